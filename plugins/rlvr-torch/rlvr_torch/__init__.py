@@ -13,7 +13,8 @@ Public names, by module (import them from there; this package itself imports not
   `without_adapter`; `rlvr_torch.models.save`: `save_net`, `load_weights`.
 - `rlvr_torch.generation.engine`: `Engine` - batched generation, in the ways of a CPU;
   `rlvr_torch.hardware.primitives`: `Hardware`, `hardware_of` - those of any device, and their
-  plain versions.
+  plain versions; `rlvr_torch.generation.captured.engine`: `CapturedEngine` - that of a GPU;
+  `...captured.attention`: `DecodeAttention`; `...captured.graphs`: `Capture` - its primitives.
 - `rlvr_torch.training.logprobs`: `sequence_logprobs`, `ChunkedLogprobs` - logprobs without full
   logits; `rlvr_torch.training.output_head`: `Head`, `Chunk`;
   `rlvr_torch.training.fused_loss`: `head_pass` - output head and loss in one pass;

@@ -8,7 +8,7 @@ import torch
 
 from rlvr import GenerateRequest, SamplingParams
 from rlvr_torch.generation.blockwise_top_k import leaders, likeliest
-from rlvr_torch.generation.token_sampling import TokenSampler, _invert, _sums
+from rlvr_torch.generation.token_sampling import TokenSampler, _invert, sums_of
 
 CPU = torch.device("cpu")
 LOGITS = torch.tensor([2.0, 0.5, 1.0, -1.0, 0.0])
@@ -255,5 +255,5 @@ def test_sums_are_made_in_parts_of_the_rows():
     peak = values.amax(dim=1, keepdim=True)
     before = values.clone()
     wanted = (values - peak).double().exp().sum(dim=1, keepdim=True)
-    assert torch.allclose(_sums(values, peak, None).double(), wanted, rtol=1e-6)
+    assert torch.allclose(sums_of(values, peak, None).double(), wanted, rtol=1e-6)
     assert torch.equal(values, before)

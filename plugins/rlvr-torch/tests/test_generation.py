@@ -9,6 +9,7 @@ from torch import nn
 
 from rlvr import GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.cpu.weights import PackedWeights
 from rlvr_torch.generation.decode_batch import DecodeBatch
 from rlvr_torch.generation.engine import Engine
@@ -179,9 +180,9 @@ def test_shapes_that_stay_give_the_same(kind):
     """The step that a GPU captures (fixed shapes, all of the ring) gives the same, on a CPU."""
     net = TinyNet(*KINDS[kind])
     requests = requests_of(np.random.default_rng(2).integers(1, 80, 12))
-    batch, sequences = lane_of(net, requests, is_static=True)
-    decode(batch)
-    check(net, requests, [sequence.completion for sequence in sequences])
+    engine = CapturedEngine(net, NoEnd(), rows=4)
+    for _ in range(2):
+        check(net, requests, engine.generate(requests))
 
 
 def test_a_freed_row_is_taken_at_once():
@@ -338,28 +339,6 @@ def test_stops_without_bytes(stop):
         assert is_stopped or len(tokens) == 40
 
 
-def test_a_shape_that_stays_is_the_same_memory():
-    """What a captured pass reads is at the same address in every pass of its shape."""
-    net = TinyNet(*KINDS["gpt-oss"])
-    requests = requests_of([30] * 8)
-    batch, sequences = lane_of(net, requests, is_static=True)
-    seen = {}
-
-    def watch(shape, step):
-        cache = batch._cache
-        stores = (cache._keys, cache._values, cache.prompts.keys, cache.prompts.values)
-        tables = [cache._group_rows.of_row, cache._group_rows.of_seat, *cache._biases.values()]
-        tables += cache._write.values()
-        now = [tensor.data_ptr() for tensor in [*tables, *(t for store in stores for t in store)]]
-        assert seen.setdefault(shape, now) == now
-        return step()
-
-    batch._graphs.run = watch
-    decode(batch)
-    assert 0 < len(seen) < 12
-    check(net, requests, [sequence.completion for sequence in sequences])
-
-
 @pytest.mark.gpu
 def test_a_gpu_draws_from_the_same_distribution():
     """Captured passes give the logprobs of a full pass on the CPU, for tokens the GPU drew."""
@@ -369,10 +348,10 @@ def test_a_gpu_draws_from_the_same_distribution():
     net.cuda()
     net.sinks = [sink.cuda() for sink in net.sinks]
     requests = requests_of(np.random.default_rng(2).integers(30, 80, 12))
-    batch, sequences = begin(CUDA.engine(net, NoEnd(), rows=4), requests)
-    decode(batch)
-    check(cpu, requests, [sequence.completion for sequence in sequences], tolerance=1e-3)
-    assert batch._graphs._graphs
+    engine = CUDA.engine(net, NoEnd(), rows=4)
+    for _ in range(2):
+        check(cpu, requests, engine.generate(requests), tolerance=1e-3)
+    assert engine._memory.graphs.captures
 
 
 def test_rows_of_their_own_prompts_stay_beside_them(model):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,8 @@ from rlvr import BuildContext, GenerateRequest, SamplingParams
 from rlvr.testing.backend import LikelihoodLoss
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.generation import decode_batch
+from rlvr_torch.generation.captured.engine import CapturedEngine
+from rlvr_torch.generation.captured.graphs import Capture, CUDACapture
 from rlvr_torch.generation.cpu.weights import PackedWeights
 from rlvr_torch.hardware.primitives import CPU, CUDA, PLAIN, hardware_of
 from rlvr_torch.training.optimizer import OptimSettings
@@ -73,31 +75,32 @@ def requests():
     ]
 
 
-class CountedPasses:
-    """Runs each pass, where a card would capture it."""
-
-    def __init__(self, is_on):
-        self.is_on, self.shapes = is_on, []
-
-    def run(self, shape, step):
-        self.shapes.append(shape)
-        return step()
+ENGINES = {
+    "plain": PLAIN.engine,
+    # Every primitive is the card's but the capture, which runs each pass here.
+    "cuda": partial(CUDA.engine, capture_of=Capture),
+}
 
 
-@pytest.mark.parametrize("hardware", [PLAIN, CUDA], ids=["plain", "cuda"])
-def test_engines_of_all_devices_draw_the_same(hardware, model, monkeypatch):
-    """Tokens are equal, logprobs within 1e-5; graphs are captured on a card alone."""
-    monkeypatch.setattr(decode_batch, "StepGraphs", CountedPasses)
+@pytest.mark.parametrize("name", ENGINES)
+def test_engines_of_all_devices_draw_the_same(name, model):
+    """Tokens are equal, logprobs within 1e-5; passes are captured on a card alone."""
     tokenizer = TorchBackend(None, BuildContext(model=SPEC)).tokenizer
-    engine = hardware.engine(model, tokenizer, rows=5)
+    engine = ENGINES[name](model, tokenizer, rows=5)
     batch = engine.start()
-    assert (batch._graphs.is_on, batch._is_static) == (hardware is CUDA,) * 2
+    assert isinstance(engine, CapturedEngine) is (name == "cuda")
     assert batch._prefill_tokens > 1 == CPU.engine(model, tokenizer).start()._prefill_tokens
     assert type(batch._weights) is not PackedWeights
     wanted = CPU.engine(model, tokenizer, rows=5).generate(requests())
     for found, other in zip(engine.generate(requests()), wanted, strict=True):
         assert found.tokens.tolist() == other.tokens.tolist()
         assert np.abs(found.logprobs - other.logprobs).max() < 1e-5
+
+
+def test_a_card_captures_with_cuda_graphs(model):
+    """The record's capture; none is made, and no card is asked, before a pass was run often."""
+    engine = CUDA.engine(model, TorchBackend(None, BuildContext(model=SPEC)).tokenizer)
+    assert type(engine._capture) is CUDACapture
 
 
 def test_a_backend_computes_with_the_hardware_it_is_given(make_datum):

@@ -21,13 +21,12 @@ from torch import Tensor
 
 from rlvr import Datum, FloatArray
 from rlvr_torch.generation.cache.kv_cache import KVCache
-from rlvr_torch.generation.cuda_graph import StepGraphs
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.interface import RunningBatch
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.generation.token_sampling import TokenSampler
 from rlvr_torch.models.attention import attend_over, causal
-from rlvr_torch.models.interface import Net, capped
+from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
 _LOGITS = 1 << 24  # numbers that exist at one time when given tokens are scored
@@ -45,8 +44,7 @@ class DecodeBatch(RunningBatch):
         rows: int,  # most of them decoded at the same time
         prefill_tokens: int,  # most padded prompt tokens read at the same time, or one prompt
         dtype: torch.dtype,  # what matrix products are computed in
-        is_static: bool = False,  # decode in shapes that seldom change (`KVCache`)
-        has_graphs: bool = False,  # ... and capture them as CUDA graphs
+        keeps_casts: bool = True,  # a weight that autocast converts is converted once a slice
         threads: BatchThreads | None = None,  # cores that each operation is spread over
         # Told how many rows are decoded from now on, where more did not fit into the memory.
         shrink: Callable[[int], None] = lambda rows: None,
@@ -58,19 +56,14 @@ class DecodeBatch(RunningBatch):
         self._most, self._shrink = rows, shrink
         self._device = net.head.device
         self._prefill_tokens = prefill_tokens
-        self._is_static = is_static or has_graphs
-        self._has_graphs = has_graphs
+        self._keeps_casts = keeps_casts
         self._clear()
 
     def _clear(self) -> None:
         """A batch without rows, and without memory for any."""
         self._rows: list[RunningSequence | None] = []
-        self._graphs = StepGraphs(self._has_graphs)
         self._cache = KVCache(
-            self._net.heads,
-            dtype=self._dtype if self._dtype != torch.float32 else self._net.head.dtype,
-            device=self._device,
-            is_static=self._is_static,
+            self._net.heads, dtype=kept_dtype(self._net, self._dtype), device=self._device
         )
         self._draws = TokenSampler(self._device)
         self._drawn = torch.zeros(0, 1, dtype=torch.int64, device=self._device)  # (R, 1)
@@ -90,7 +83,7 @@ class DecodeBatch(RunningBatch):
             self._device.type,
             self._dtype,
             enabled=self._dtype != torch.float32,
-            cache_enabled=not self._is_static,  # a graph must not keep a cast of old weights
+            cache_enabled=self._keeps_casts,
         )
         with torch.inference_mode(), autocast, self._weights.packed(version):
             yield
@@ -183,13 +176,8 @@ class DecodeBatch(RunningBatch):
     def _pass(self, version: int | None) -> None:
         count = self._cache.rows
         positions = self._cache.advance().clamp(max=self._net.positions - 1)
-        positions = self._cache.hold("clamped", positions)
-
-        def step() -> Tensor:
-            hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
-            return self._logits(hidden[:, 0])
-
-        self._draw(self._graphs.run(self._cache.shape, step), range(count), version)
+        hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
+        self._draw(self._logits(hidden[:, 0]), range(count), version)
 
     def _free(self) -> list[int]:
         """Free rows for the waiting sequences, as many as the limit allows."""
@@ -211,7 +199,7 @@ class DecodeBatch(RunningBatch):
 
     def _whole(self, rows: int) -> int:
         """`rows` or a few more: a product of one row, or half a vector, rounds differently."""
-        return max(2, 1 << (rows - 1).bit_length() if self._is_static else rows + rows % 2)
+        return max(2, rows + rows % 2)
 
     def _draw(self, logits: Tensor, rows: Sequence[int], version: int | None) -> None:
         drawn, logprobs = self._draws.draw(logits, rows)
@@ -279,8 +267,12 @@ class DecodeBatch(RunningBatch):
         count = self._cache.rows
         living = [row for row in range(count) if self._rows[row] is not None]
         left = self._whole(len(living))
-        if not living or left > count * (1 - _DROP_SHARE):
-            return
+        if living and left <= count * (1 - _DROP_SHARE):
+            self._close_gaps(left)
+
+    def _close_gaps(self, left: int) -> None:
+        """Move the living rows to the first `left`, and go on with those."""
+        living = [row for row, sequence in enumerate(self._rows) if sequence is not None]
         holes = [row for row in range(left) if self._rows[row] is None]
         far = [row for row in living if row >= left]
         for source, target in zip(far, holes, strict=False):
@@ -293,11 +285,13 @@ class DecodeBatch(RunningBatch):
         self._cache.resize(left)
 
     def _logits(self, hidden: Tensor) -> Tensor:
-        """(R, C) to float32 logits (R, V), whatever the rest is computed in."""
-        if self._dtype == torch.float32:  # nothing to switch off
-            return capped(self._net, self._weights.logits(hidden.float()))
-        with torch.autocast(self._device.type, enabled=False):
-            return capped(self._net, self._weights.logits(hidden.float()))
+        """(R, C) to float32 logits (R, V)."""
+        return self._weights.float_logits(hidden)
+
+
+def kept_dtype(net: Net, dtype: torch.dtype) -> torch.dtype:
+    """The type of keys and values where products are computed in `dtype`."""
+    return dtype if dtype != torch.float32 else net.head.dtype
 
 
 def _stacked(rows: Sequence[np.ndarray], width: int) -> np.ndarray:

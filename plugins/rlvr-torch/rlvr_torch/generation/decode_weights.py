@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rlvr_torch.models.head_product import FLOAT32, HeadProduct
-from rlvr_torch.models.interface import Attend, Net
+from rlvr_torch.models.interface import Attend, Net, capped
 
 _SMALL = 1 << 26  # numbers of a net whose copy may stay when nothing is decoded
 
@@ -23,7 +23,7 @@ class DecodeWeights:
     """
 
     def __init__(self, net: Net, dtype: torch.dtype, product: HeadProduct = FLOAT32) -> None:
-        self._net, self._product = net, product
+        self._net, self._dtype, self._product = net, dtype, product
         self._kept_head: Tensor | None = None  # (V, C) inside `packed`, in the product's type
         self._copy: Tensor | None = None  # of a head in another type
         self.is_small = sum(value.numel() for value in net.module.parameters()) <= _SMALL
@@ -67,3 +67,10 @@ class DecodeWeights:
         logits = hidden.new_empty(len(hidden), len(head), dtype=torch.float32)
         self._product.logits(self._product.inputs(hidden), head, logits)
         return logits if bias is None else logits.add_(bias.float())
+
+    def float_logits(self, hidden: Tensor) -> Tensor:
+        """Rows (R, C) to the net's logits (R, V), float32 whatever the rest is computed in."""
+        if self._dtype == torch.float32:  # nothing to switch off
+            return capped(self._net, self.logits(hidden.float()))
+        with torch.autocast(hidden.device.type, enabled=False):
+            return capped(self._net, self.logits(hidden.float()))

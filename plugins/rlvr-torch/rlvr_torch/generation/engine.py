@@ -8,6 +8,7 @@ depends on its request and the weights alone, to the bit (docs/rollouts.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import structlog
 import torch
@@ -42,8 +43,6 @@ class Engine(InferenceEngine):
     _prefill_tokens: int = field(default=8192, kw_only=True)
     # Beside others a prompt does not give the same bits.
     _reads_alone: bool = field(default=True, kw_only=True)
-    # Capture decoding passes as CUDA graphs.
-    _has_graphs: bool = field(default=False, kw_only=True)
     # How decoding reads the weights.
     _weights_of: Callable[[Net, torch.dtype], DecodeWeights] = field(
         default=PackedWeights, kw_only=True
@@ -98,16 +97,18 @@ class Engine(InferenceEngine):
         """An empty batch, to which sequences are added at any time."""
         weights = self._weights or self._weights_of(self.net, self._dtype)
         self._weights = weights if weights.is_small else None
-        return DecodeBatch(
-            self.net,
-            weights,
-            rows=self._rows,
-            prefill_tokens=1 if self._reads_alone else self._prefill_tokens,
-            dtype=self._dtype,
-            has_graphs=self._has_graphs,
-            threads=self._threads,
-            shrink=self._shrink,
-        )
+        return DecodeBatch(self.net, weights, **self._settings)
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """Of its batches."""
+        return {
+            "rows": self._rows,
+            "prefill_tokens": 1 if self._reads_alone else self._prefill_tokens,
+            "dtype": self._dtype,
+            "threads": self._threads,
+            "shrink": self._shrink,
+        }
 
     def _shrink(self, rows: int) -> None:
         self._rows = rows

@@ -140,6 +140,7 @@ class Inbox:
                 self._look()
                 if not self._calls:
                     break
+            ended += batch.settle()
         self._deliver(ended)
 
     def _running(self) -> RunningBatch:

@@ -39,6 +39,17 @@ class RunningBatch(ABC):
             BackendError: Logits are not finite.
         """
 
+    def settle(self) -> list[RunningSequence]:
+        """
+        Read what is drawn already, inside `at_work`, after the last step before other work.
+
+        Gives the sequences that ended there; those that `step` gave are not among them.
+
+        Raises:
+            BackendError: Logits are not finite.
+        """
+        return []
+
 
 class InferenceEngine(ABC):
     """

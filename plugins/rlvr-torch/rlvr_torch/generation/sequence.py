@@ -118,6 +118,27 @@ class RunningSequence:
             return True
         return len(self._tokens) >= self.room
 
+    def take_all(
+        self, tokens: list[int], logprobs: list[float], version: int | None = None
+    ) -> bool:
+        """As `take`, several tokens in order; without stop texts, none but the last may end it."""
+        if self._watch is not None:
+            pairs = zip(tokens, logprobs, strict=True)
+            return any(self.take(token, logprob, version) for token, logprob in pairs)
+        self._tokens += tokens[:-1]
+        self._logprobs += logprobs[:-1]
+        return self.take(tokens[-1], logprobs[-1], version)
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """Tokens that end it."""
+        return self._ends
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether it may end with a stop text."""
+        return self._watch is not None
+
     def restart(self) -> None:
         """Forget what was drawn: it is drawn again, with the same random numbers."""
         self._tokens, self._logprobs, self._versions = [], [], []

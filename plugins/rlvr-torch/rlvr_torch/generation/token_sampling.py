@@ -131,12 +131,13 @@ class TokenSampler:
             return _draw_likeliest(logits)
         if part.how == "cut":
             return _draw_from_top(logits, part, numbers)
-        return _draw_from_all(logits, part.heat, numbers, self._buffer(logits))
+        tokens, logprobs = draw_from_all(logits, part.heat, numbers, self._buffer(logits))
+        return tokens[:, 0], logprobs[:, 0]
 
     def _buffer(self, logits: Tensor) -> Tensor:
         """A buffer of whole blocks, always the same: new memory costs more than the arithmetic."""
         if len(self._room) < len(logits) or self._room.shape[1] != _whole(logits.shape[1]):
-            self._room = _room_for(logits, len(logits))
+            self._room = room_for(logits, len(logits))
         return self._room[: len(logits)]
 
     def _parts_of(self, rows: Sequence[int]) -> list[_Part]:
@@ -167,12 +168,17 @@ class TokenSampler:
 
 def _draw_likeliest(logits: Tensor) -> tuple[Tensor, Tensor]:
     peak, tokens = likeliest(logits)
-    return tokens[:, 0], -_sums(logits, peak, None).log_()[:, 0]
+    return tokens[:, 0], -sums_of(logits, peak, None).log_()[:, 0]
 
 
-def _draw_from_all(
+def draw_from_all(
     logits: Tensor, heat: Tensor | None, numbers: Tensor, room: Tensor
 ) -> tuple[Tensor, Tensor]:
+    """
+    A token (R, 1) of each row's whole distribution, and its logprob (R, 1).
+
+    `numbers` (R, 1) are uniform; `room` is overwritten, see `room_for`.
+    """
     vocab = logits.shape[1]
     part = room[:, :vocab]
     scaled = logits if heat is None else torch.div(logits, heat, out=part)
@@ -181,17 +187,16 @@ def _draw_from_all(
     tokens, total = _invert(_exp(room, vocab), numbers)  # not normalised
     tokens.clamp_(max=vocab - 1)
     chosen = logits.gather(1, tokens)
-    logprobs = (chosen if heat is None else chosen / heat) - peak - total.log_()
-    return tokens[:, 0], logprobs[:, 0]
+    return tokens, (chosen if heat is None else chosen / heat) - peak - total.log_()
 
 
 def _draw_from_top(logits: Tensor, part: _Part, numbers: Tensor) -> tuple[Tensor, Tensor]:
     best, index = leaders(logits, part.most)
-    log_total = _sums(logits, best[:, :1], part.heat).log_()
+    log_total = sums_of(logits, best[:, :1], part.heat).log_()
     if part.heat is not None:
         best = best / part.heat
     peak = best[:, :1]
-    place = _place(best - (peak + log_total), part, numbers)
+    place = place_of(best - (peak + log_total), part.top_k, part.top_p, numbers)
     logprobs = best.gather(1, place) - peak - log_total
     return index.gather(1, place)[:, 0], logprobs[:, 0]
 
@@ -219,11 +224,17 @@ def _below(target: Tensor, total: Tensor) -> Tensor:
     return torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
 
 
-def _sums(values: Tensor, peak: Tensor, heat: Tensor | None) -> Tensor:
-    """The sum (R, 1) of each row's exp((value - peak) / heat); peak (R, 1), heat (R, 1) or None."""
+def sums_of(
+    values: Tensor, peak: Tensor, heat: Tensor | None, *, at_once: int | None = None
+) -> Tensor:
+    """
+    The sum (R, 1) of each row's exp((value - peak) / heat); peak (R, 1), heat (R, 1) or None.
+
+    So many rows at once; by default as many as stay in a core's cache.
+    """
     vocab = values.shape[1]
-    rows = max(1, _CACHED // vocab)
-    room = _room_for(values, min(rows, len(values)))
+    rows = at_once or max(1, _CACHED // vocab)
+    room = room_for(values, min(rows, len(values)))
     sums = []
     for i in range(0, len(values), rows):
         part = values[i : i + rows]
@@ -241,8 +252,8 @@ def _exp(room: Tensor, vocab: int) -> Tensor:
     return room.exp_()
 
 
-def _room_for(values: Tensor, rows: int) -> Tensor:
-    """Rows of whole blocks: the end of an odd row would round differently."""
+def room_for(values: Tensor, rows: int) -> Tensor:
+    """An empty buffer of whole blocks: the end of an odd row would round differently."""
     return values.new_empty(rows, _whole(values.shape[1]))
 
 
@@ -250,14 +261,18 @@ def _whole(count: int) -> int:
     return -(-count // _BLOCK) * _BLOCK
 
 
-def _place(ordered: Tensor, part: _Part, numbers: Tensor) -> Tensor:
-    """The rank (R, 1) of the drawn token among the likeliest, by logprobs (R, N), descending."""
+def place_of(ordered: Tensor, top_k: Tensor, top_p: Tensor, numbers: Tensor) -> Tensor:
+    """
+    The rank (R, 1) of the drawn token among the likeliest, by logprobs (R, N), descending.
+
+    Settings (R, 1) and uniform `numbers` (R, 1) are the rows'.
+    """
     # Whole blocks: a row's sums are then the same beside rows of another top-k.
     count = ordered.shape[1]
     ordered = F.pad(ordered, (0, -count % _BLOCK), value=float("-inf")).exp_()  # probabilities
     before = ordered.cumsum(dim=1).sub_(ordered)
-    is_kept = before < part.top_p
+    is_kept = before < top_p
     rank = torch.arange(ordered.shape[1], device=ordered.device)
-    is_kept &= rank < part.top_k
+    is_kept &= rank < top_k
     is_kept[:, 0] = True
     return _invert(ordered.mul_(is_kept), numbers)[0].clamp_(max=count - 1)

@@ -6,17 +6,22 @@ backend for a certain card changes single primitives of `CUDA` with `attrs.evolv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.util import find_spec
 
 import torch
 from attrs import frozen
 
+from rlvr_torch.generation.captured.attention import DecodeAttention, TableAttention
+from rlvr_torch.generation.captured.engine import CapturedEngine
+from rlvr_torch.generation.captured.graphs import CUDACapture
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.head_product import FLOAT32, BFloat16HeadProduct, HeadProduct
-from rlvr_torch.models.interface import Net
+from rlvr_torch.models.interface import Heads, Net
 from rlvr_torch.models.weight_storage import CopiedWeights, WeightStorage
+from rlvr_torch.runtime.device import free_memory
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
@@ -24,15 +29,13 @@ from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
 _plain_engine = partial(Engine, reads_alone=False, weights_of=DecodeWeights)
 
 
-def _in_blocks(dtype: torch.dtype) -> PackedAttend:
-    return BlockAttention
+def _by_kernels(heads: Sequence[Heads], device: torch.device) -> DecodeAttention:
+    """Triton's kernels for an NVIDIA card, where Triton is installed (with torch, on Linux)."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return TableAttention(heads, device)
+    from rlvr_torch.generation.captured import triton_attention
 
-
-def _by_flash(dtype: torch.dtype) -> PackedAttend:
-    """NVIDIA's flash kernel, which takes half precision only."""
-    if dtype == torch.float32:
-        return BlockAttention
-    return partial(PackedAttention, kernel=CUDAFlashAttention())
+    return triton_attention.TritonAttention(heads, device)
 
 
 def _in_float32(dtype: torch.dtype) -> HeadProduct:
@@ -45,6 +48,27 @@ def _on_tensor_cores(dtype: torch.dtype) -> HeadProduct:
 
 def _read_by_tensor_cores(net: Net, dtype: torch.dtype) -> DecodeWeights:
     return DecodeWeights(net, dtype, _on_tensor_cores(dtype))
+
+
+_captured_engine = partial(
+    CapturedEngine,
+    reads_alone=False,
+    weights_of=_read_by_tensor_cores,
+    capture_of=CUDACapture,
+    attention=_by_kernels,
+    free_memory=free_memory,
+)
+
+
+def _in_blocks(dtype: torch.dtype) -> PackedAttend:
+    return BlockAttention
+
+
+def _by_flash(dtype: torch.dtype) -> PackedAttend:
+    """NVIDIA's flash kernel, which takes half precision only."""
+    if dtype == torch.float32:
+        return BlockAttention
+    return partial(PackedAttention, kernel=CUDAFlashAttention())
 
 
 @frozen(kw_only=True)
@@ -62,7 +86,10 @@ class Hardware:
     """How the output head multiplies in training, by the type of the products, to float32 logits.
     Sampling's is the engine's (`weights_of`), and should be the same."""
     engine: Callable[..., Engine] = _plain_engine
-    """Makes our engine: how decoding reads weights and prompts, and whether it captures passes."""
+    """
+    Makes our engine: how decoding reads weights and prompts. Where it is a `CapturedEngine`, its
+    primitives are `capture_of`, `attention` and `draw`: `partial(CUDA.engine, draw=...)`.
+    """
     weight_storage: Callable[[Net, torch.dtype], WeightStorage] = WeightStorage
     """How trained weights are stored for products in a lower type."""
     has_own_memory: bool = True
@@ -81,7 +108,7 @@ CUDA = Hardware(
     head_product=_on_tensor_cores,
     weight_storage=CopiedWeights,
     packed_attention=_by_flash,
-    engine=partial(PLAIN.engine, has_graphs=True, weights_of=_read_by_tensor_cores),
+    engine=_captured_engine,
     has_tf32=True,
     has_4bit=True,
     is_compiled=True,

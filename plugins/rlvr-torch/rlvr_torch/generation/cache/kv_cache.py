@@ -14,7 +14,7 @@ heads, D width of a head.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -36,9 +36,7 @@ class KVCache:
     """
     The cache of one batch. `attend_prompts` is the attention of a prefill, `attend` of decoding.
 
-    It begins without room and grows with what it must hold. With `is_static` the shapes that
-    `attend` works on take few different values (`shape` names them), and all that changes between
-    passes of one shape is the contents of tensors: what a CUDA graph needs.
+    It begins without room and grows with what it must hold.
 
     Attributes:
         prompts: The places of prompts.
@@ -51,12 +49,11 @@ class KVCache:
         *,
         dtype: torch.dtype,  # type keys and values are kept in
         device: torch.device,  # where they are kept
-        is_static: bool = False,  # see above
+        whole: Callable[[int], int] = whole_steps,  # rounds slots of prompts up
     ) -> None:
         self._heads, self._dtype, self._device = heads, dtype, device
-        self._is_static = is_static
         self.rows = 0
-        self.prompts = Prompts(heads, dtype, device)
+        self.prompts = Prompts(heads, dtype, device, whole)
         self._keys: list[Tensor] = []  # of each layer, (rows, K, slots, D)
         self._values: list[Tensor] = []
         self._slots = 0
@@ -67,10 +64,9 @@ class KVCache:
         self._reading: slice | Tensor = slice(0, 0)
         self._masks: dict[int | None, Tensor] = {}  # causal masks of the prefill under way
         self._biases: dict[int | None, Tensor] = {}  # of each window: (R, 1, 1, S + N)
-        self._held: dict[tuple[str, tuple[int, ...]], Tensor] = {}
         self._windows = {layer.window for layer in heads}
         queries = [layer.queries // layer.keys for layer in heads]
-        self._seats = -(-_QUERIES // min(queries))  # at least, of each prompt
+        self._seats = seats_of(heads)
         sizes = [q * layer.width for q, layer in zip(queries, heads, strict=True)]
         self._least = whole_steps(-(-_LEAST // min(sizes)))  # own slots
         self._width = 0  # N
@@ -183,35 +179,19 @@ class KVCache:
         if not self._is_seated:
             self._seat()
         width = max(self._least, whole_steps(oldest + 1))
-        width = self._slots if self._is_static else min(width, self._slots)
+        width = min(width, self._slots)
         if width != self._width or not self._seen:
             self._width = width
             self._find_seen()
         # A row that has ended may be older than all others: it writes to the last slot.
         age = (self._clock - self._births).clamp_(max=self._width - 1)  # (R,)
-        self._slot = oldest if self._is_even and not self._is_static else None
+        self._slot = oldest if self._is_even else None
         if self._slot is None:
-            self._write = {
-                keys: self.hold(f"write {keys}", (base + age[:, None]).flatten())
-                for keys, base in self._bases.items()
-            }
+            self._write = {k: (base + age[:, None]).flatten() for k, base in self._bases.items()}
         positions = self._lengths + age[:, None]  # (R, 1)
         self._look(positions)
         self._clock += 1
         return positions
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """All sizes and places in memory that a decoding pass depends on."""
-        room = (len(self._owner), self._slots, self.prompts.size)
-        return (self.rows, *self._group_rows.shape, self._span, self._width, *room)
-
-    def hold(self, name: str, value: Tensor) -> Tensor:
-        """The value; with `is_static` always in the same place in memory, for each shape."""
-        if not self._is_static:
-            return value
-        kept = self._held.setdefault((name, tuple(value.shape)), value)
-        return kept if kept is value else kept.copy_(value)
 
     def _seat(self) -> None:
         """Make the tables that depend on which prompt each row has, but not on the clock."""
@@ -221,12 +201,7 @@ class KVCache:
         if is_lone(owner, self.rows):
             places = self.rows
             self.prompts.reserve(places)
-        if self._is_static:
-            places, seats = _power(places), _power(seats)
-            self.prompts.reserve(places)
-        self._group_rows = GroupRows(owner, places, seats, self._device, is_static=self._is_static)
-        self._group_rows.of_row = self.hold("of_row", self._group_rows.of_row)
-        self._group_rows.of_seat = self.hold("of_seat", self._group_rows.of_seat)
+        self._group_rows = GroupRows(owner, places, seats, self._device)
         mine = [0 if place is None else lengths[place] for place in owner]
         self._lengths = torch.tensor(mine, device=self._device)[:, None]  # (R, 1)
         born = self._born[: self.rows]
@@ -251,34 +226,19 @@ class KVCache:
         for window in self._windows:
             hidden = future if window is None else future | (at <= positions - window)
             bias = torch.zeros(hidden.shape, device=self._device)
-            bias = bias.masked_fill_(hidden, float("-inf"))[:, None, None]  # (R, 1, 1, S + N)
-            self._biases[window] = self.hold(f"bias {window}", bias)
+            self._biases[window] = bias.masked_fill_(hidden, float("-inf"))[:, None, None]
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
         """Attention of a new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
-        heads, span, rows = self._heads[layer], self._span, self.rows * self._heads[layer].keys
-        prompt_k, prompt_v, own_k, own_v = self._seen[layer]
+        heads = self._heads[layer]
         self._put(self._keys[layer], k, heads)
         self._put(self._values[layer], v, heads)
-        q = q.reshape(rows, -1, heads.width).to(self._dtype)  # (R * K, Q, D)
-        grouped = self._group_rows.sit(q, heads.keys)
-        prompt = self._group_rows.stand(_scaled(grouped, prompt_k, heads.scale))
-        own = _scaled(q, own_k, heads.scale)  # (R * K, Q, N)
-        scores = torch.cat([prompt, own], dim=2).float()  # (R * K, Q, S + N)
-        if heads.softcap:
-            scores = heads.softcap * torch.tanh(scores / heads.softcap)
-        scores.unflatten(0, (self.rows, -1)).add_(self._biases[heads.window])
-        if sinks is not None:
-            sink = sinks.float().view(1, heads.keys, -1, 1).expand(self.rows, -1, -1, 1)
-            sink = F.pad(sink.flatten(0, 1), (0, STEP - 1), value=float("-inf"))
-            scores = torch.cat([scores, sink], dim=2)
-        shares = scores.softmax(dim=2).to(self._dtype)
-        seated = self._group_rows.sit(shares[:, :, :span], heads.keys)  # (P * K, G * Q, S)
-        mixed = self._group_rows.stand(torch.bmm(seated, prompt_v))  # (R * K, Q, D)
-        mixed = mixed.baddbmm(shares[:, :, span : span + self._width], own_v)
-        return mixed.view(self.rows, heads.queries, 1, heads.width).to(v.dtype)
+        bias, table = self._biases[heads.window], self._group_rows
+        return attend_by_prompt(heads, q.to(self._dtype), self._seen[layer], table, bias, sinks).to(
+            v.dtype
+        )
 
     def _put(self, store: Tensor, new: Tensor, heads: Heads) -> None:
         if self._slot is not None:
@@ -300,11 +260,42 @@ class KVCache:
             self._seen.append((prompt_k, prompt_v, own_k.transpose(1, 2), own_v))
 
 
+def seats_of(heads: Sequence[Heads]) -> int:
+    """Rows that look at a prompt together, at least."""
+    return -(-_QUERIES // min(layer.queries // layer.keys for layer in heads))
+
+
+def attend_by_prompt(
+    heads: Heads,
+    q: Tensor,  # (R, H, 1, D), of the type of keys and values
+    seen: tuple[
+        Tensor, Tensor, Tensor, Tensor
+    ],  # of its prompts (P * K, D, S), (P * K, S, D), its own (R * K, D, N), (R * K, N, D)
+    table: GroupRows,  # the rows by prompt
+    bias: Tensor,  # (R, 1, 1, S + N), float32: 0 for a visible key, else -inf
+    sinks: Tensor | None,  # (H,) or None
+) -> Tensor:
+    """Attention (R, H, 1, D) of one token a row: over its prompt, and over its own keys."""
+    prompt_k, prompt_v, own_k, own_v = seen
+    rows, span = len(q), prompt_k.shape[2]
+    mine = q.reshape(rows * heads.keys, -1, heads.width)  # (R * K, Q, D)
+    prompt = table.stand(_scaled(table.sit(mine, heads.keys), prompt_k, heads.scale))
+    own = _scaled(mine, own_k, heads.scale)  # (R * K, Q, N)
+    scores = torch.cat([prompt, own], dim=2).float()  # (R * K, Q, S + N)
+    if heads.softcap:
+        scores = heads.softcap * torch.tanh(scores / heads.softcap)
+    scores.unflatten(0, (rows, -1)).add_(bias)
+    if sinks is not None:
+        sink = sinks.float().view(1, heads.keys, -1, 1).expand(rows, -1, -1, 1)
+        sink = F.pad(sink.flatten(0, 1), (0, STEP - 1), value=float("-inf"))
+        scores = torch.cat([scores, sink], dim=2)
+    shares = scores.softmax(dim=2).to(q.dtype)
+    seated = table.sit(shares[:, :, :span], heads.keys)  # (P * K, G * Q, S)
+    mixed = table.stand(torch.bmm(seated, prompt_v))  # (R * K, Q, D)
+    mixed = mixed.baddbmm(shares[:, :, span : span + own_v.shape[1]], own_v)
+    return mixed.view(rows, heads.queries, 1, heads.width)
+
+
 def _scaled(q: Tensor, k: Tensor, scale: float) -> Tensor:
     scores = q.new_empty(q.shape[0], q.shape[1], k.shape[2])
     return scores.baddbmm_(q, k, beta=0, alpha=scale)
-
-
-def _power(count: int) -> int:
-    """The next power of two."""
-    return 1 << (count - 1).bit_length()

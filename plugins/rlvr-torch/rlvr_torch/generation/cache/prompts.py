@@ -8,7 +8,7 @@ Shapes: P places, S slots of a place, K key heads, D width of a head, C width of
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,7 +32,14 @@ class Prompts:
         ends: Final hidden state (C,) of the prompt's last token, by place, once it was read.
     """
 
-    def __init__(self, heads: Sequence[Heads], dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(
+        self,
+        heads: Sequence[Heads],  # the attention of each layer
+        dtype: torch.dtype,  # type they are kept in
+        device: torch.device,  # where they are kept
+        whole: Callable[[int], int] | None = None,  # rounds slots up; by default `whole_steps`
+    ) -> None:
+        self._whole = whole or whole_steps
         self.lengths: list[int] = []
         self.ends: list[Any] = []
         self._slots = 0
@@ -46,17 +53,17 @@ class Prompts:
         return max((i + 1 for i, length in enumerate(self.lengths) if length), default=1)
 
     @property
-    def size(self) -> int:
-        """Numbers in all places of a layer; another value means another place in memory."""
-        return self.keys[0].numel()
+    def room(self) -> tuple[int, int]:
+        """Places and slots of each; another value means another place in memory."""
+        return len(self.lengths), self._slots
 
     @property
     def span(self) -> int:
-        """Slots that hold the longest prompt, in whole steps."""
-        return whole_steps(max(self.lengths))
+        """Slots that hold the longest prompt, rounded up."""
+        return self._whole(max(self.lengths))
 
     def reserve(self, places: int, tokens: int = 0) -> None:
-        slots = max(self._slots, whole_steps(tokens))
+        slots = max(self._slots, self._whole(tokens))
         if places > len(self.lengths) or slots > self._slots:
             self._grow(max(places, len(self.lengths)), slots)
 

@@ -1,0 +1,142 @@
+"""Keys and values in buffers that stay: what a captured pass reads and writes.
+
+Rows, own slots, prompts and their slots come in powers of two and only grow, so that few shapes
+occur and memory moves seldom. All that changes from pass to pass is the contents of tensors.
+
+Shapes: R rows, H query heads, K key heads, D width of a head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from rlvr_torch.generation.cache.kv_cache import KVCache
+from rlvr_torch.generation.cache.prompts import STEP
+from rlvr_torch.generation.captured.attention import DecodeAttention, Past, power
+from rlvr_torch.models.interface import Heads
+
+_FIRST_SLOTS = 64
+
+AttentionOf: TypeAlias = Callable[[Sequence[Heads], torch.device], DecodeAttention]
+
+
+class StaticCache(KVCache):
+    """
+    The cache of an engine's batches, one after the other.
+
+    `advance` prepares a pass; the pass itself calls `open_pass`, then `attend` once a layer.
+
+    Attributes:
+        births: Clock of each row's first pass, (rows there is room for, 1).
+        clock_at: The clock of the pass, (1,).
+    """
+
+    def __init__(
+        self,
+        heads: Sequence[Heads],
+        *,
+        dtype: torch.dtype,  # type keys and values are kept in
+        device: torch.device,
+        attention: AttentionOf,
+    ) -> None:
+        super().__init__(heads, dtype=dtype, device=device, whole=_whole)
+        self._attention = attention(heads, device)
+        self.clock_at = torch.zeros(1, dtype=torch.int64, device=device)
+        self.births = self._starts = self.clock_at.new_zeros(0, 1)
+
+    def restart(self) -> None:
+        """Forget all rows and prompts, and keep the memory."""
+        self._owner = [None] * len(self._owner)
+        self.rows = self._clock = 0
+        self.prompts.close_unused(set(), set())
+        self._is_seated = False
+
+    @property
+    def clock(self) -> int:
+        """Passes since the last restart."""
+        return self._clock
+
+    @property
+    def living(self) -> list[int]:
+        """Rows of this pass that a completion has."""
+        return [row for row in range(self.rows) if self._owner[row] is not None]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """All sizes that a pass depends on."""
+        return (self.rows, self._span, self._width, *self._attention.shape)
+
+    @property
+    def memory(self) -> tuple[int, ...]:
+        """Sizes of its memory; it lies elsewhere once they have changed."""
+        return (len(self._owner), self._slots, *self.prompts.room)
+
+    @property
+    def size(self) -> int:
+        """Bytes that keys and values take."""
+        stores = (self._keys, self._values, self.prompts.keys, self.prompts.values)
+        return sum(layer.nbytes for store in stores for layer in store)
+
+    def reserve(self, rows: int) -> None:
+        if rows > len(self._owner):
+            super().reserve(rows)
+            self.births, self._starts = (self.clock_at.new_zeros(rows, 1) for _ in range(2))
+            self._is_seated = False
+
+    def advance(self) -> None:  # type: ignore[override]
+        """Prepare one more token a row, before each decoding pass."""
+        oldest = self._clock - self._oldest
+        if oldest >= self._slots:
+            self._grow(2 * self._slots)
+        if not self._is_seated:
+            self._seat()
+        self._span = self.prompts.span
+        self._width = min(self._slots, max(_FIRST_SLOTS, self._least, power(oldest + 1)))
+        self.clock_at.fill_(self._clock)
+        self._clock += 1
+
+    def _seat(self) -> None:
+        owner, lengths = self._owner[: self.rows], self.prompts.lengths
+        self.prompts.reserve(self._attention.seat(owner, len(self._owner)))
+        mine = [0 if place is None else lengths[place] for place in owner]
+        self._starts[: self.rows, 0] = torch.tensor(mine)
+        self.births[: self.rows, 0] = torch.tensor(self._born[: self.rows])
+        self._is_seated = True
+
+    def open_pass(self) -> Tensor:
+        """Begin a pass; gives the positions of its tokens, (R, 1)."""
+        # A row that has ended may be older than all others: it writes to the last slot.
+        ages = (self.clock_at - self.births[: self.rows]).clamp(0, self._width - 1)
+        self._past = Past(
+            rows=self.rows,
+            span=self._span,
+            width=self._width,
+            lengths=self._starts[: self.rows],
+            ages=ages,
+            prompt_keys=self.prompts.keys,
+            prompt_values=self.prompts.values,
+            keys=self._keys,
+            values=self._values,
+        )
+        self._write = {}
+        for keys in {layer.keys for layer in self._heads}:
+            first = torch.arange(self.rows * keys, device=self._device).view(-1, keys)
+            self._write[keys] = (first * self._slots + ages).flatten()  # (R * K,)
+        self._attention.open(self._past)
+        return self._past.positions
+
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        heads = self._heads[layer]
+        self._put(self._keys[layer], k, heads)
+        self._put(self._values[layer], v, heads)
+        return self._attention.attend(layer, q.to(self._dtype), sinks).to(v.dtype)
+
+
+def _whole(slots: int) -> int:
+    return max(STEP, power(slots))

@@ -1,0 +1,135 @@
+"""Decoding passes captured once and replayed: one launch a pass in place of one an operator.
+
+A pass that was run a few times in one shape is captured, and replayed from then on. It must read
+and write the same memory each time, and leave its results there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+_USES = 3  # passes of a shape before it is worth a capture
+
+
+class Capture:
+    """How a device replays work and gives results to the host; here it computes anew each time."""
+
+    def record(self, step: Callable[[], None]) -> Callable[[], None]:
+        """
+        What does `step` again, on the same memory.
+
+        Raises:
+            RuntimeError: The device cannot capture it.
+        """
+        return step
+
+    def fetch(self, values: Tensor) -> Callable[[], np.ndarray]:
+        """Begin to copy values, as they are now, to the host; the result waits for them."""
+        copy = values.clone()
+        return lambda: copy.cpu().numpy()
+
+    def clear(self) -> None:
+        """Everything that was recorded is gone."""
+
+
+class CUDACapture(Capture):
+    """CUDA graphs that share one pool of memory. Not run on a GPU yet."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def record(self, step: Callable[[], None]) -> Callable[[], None]:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):  # libraries allocate what they keep before the capture
+            step()
+        torch.cuda.current_stream().wait_stream(side)
+        self._pool = self._pool or torch.cuda.graph_pool_handle()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # Other threads may use the card meanwhile: a teacher, say.
+            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+                step()
+        except RuntimeError:
+            torch.cuda.synchronize()
+            raise
+        return graph.replay
+
+    def fetch(self, values: Tensor) -> Callable[[], np.ndarray]:
+        host = torch.empty(values.shape, dtype=values.dtype, pin_memory=True)
+        host.copy_(values, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+
+        def wait() -> np.ndarray:
+            arrived.synchronize()
+            return host.numpy()
+
+        return wait
+
+    def clear(self) -> None:
+        self._pool = None  # a pool whose graphs are all gone takes no new ones
+
+
+class StepGraphs:
+    """
+    The captured passes of an engine, by shape.
+
+    Attributes:
+        captures: Passes captured so far.
+    """
+
+    def __init__(self, capture: Capture) -> None:
+        self.captures = 0
+        self._capture = capture
+        self._is_on = True
+        self._uses: dict[Hashable, int] = {}
+        self._replays: dict[Hashable, Callable[[], None]] = {}
+        self._memory: Hashable = None
+
+    def run(self, shape: Hashable, memory: Hashable, step: Callable[[], None]) -> None:
+        """
+        Do `step()`, which leaves its results where it always does.
+
+        A pass that cannot be captured (it asks the GPU for a number, say) runs without a graph.
+
+        Args:
+            shape: All sizes that the pass depends on.
+            memory: Where its tensors lie; what was captured for another memory is forgotten.
+            step: The pass. Done twice it gives the same.
+        """
+        if memory != self._memory:
+            self.clear()
+            self._memory = memory
+        replay = self._replays.get(shape)
+        if replay is None:
+            replay = self._record(shape, step)
+        replay()
+
+    def clear(self) -> None:
+        """Forget all captures: what they read and wrote is gone."""
+        self._replays.clear()
+        self._uses.clear()
+        self._capture.clear()
+
+    def _record(self, shape: Hashable, step: Callable[[], None]) -> Callable[[], None]:
+        uses = self._uses[shape] = self._uses.get(shape, 0) + 1
+        if not self._is_on or uses <= _USES:
+            return step
+        try:
+            replay = self._capture.record(step)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            warnings.warn(f"decoding without CUDA graphs: {error}", RuntimeWarning, 2)
+            self._is_on = False
+            return step
+        self.captures += 1
+        self._replays[shape] = replay
+        return replay

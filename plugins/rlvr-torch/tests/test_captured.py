@@ -1,0 +1,428 @@
+"""Captured decoding on a CPU: replays do what the pass does, on memory that stays for the run."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from rlvr import BackendError, GenerateRequest, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.generation.captured.engine import CapturedEngine
+from rlvr_torch.generation.captured.graphs import Capture
+from rlvr_torch.generation.decode_weights import DecodeWeights
+from rlvr_torch.generation.engine import Engine
+from rlvr_torch.generation.inbox import Inbox
+from rlvr_torch.models.gpt2 import GPT2, GPT2Config
+from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.runtime.executor import Executor
+
+HOST = ("_local_scalar_dense", "nonzero", "equal", "masked_select", "bincount")
+
+
+def tensors(values):
+    return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
+
+
+class Recording(TorchDispatchMode):
+    """Operators as a CUDA graph has them: replayed on the tensors of the capture, no Python."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        is_list = name == "lift_fresh" and args[0].dim()  # a tensor of Python's numbers
+        if name in HOST or is_list:
+            raise RuntimeError(f"operation not permitted when stream is capturing: {name}")
+        result = function(*args, **(kwargs or {}))
+        self.calls.append((function, args, kwargs or {}, result))
+        return result
+
+    def made(self):
+        """Tensors in memory that the pass itself allocates."""
+        seen = {t.untyped_storage().data_ptr() for t in self.given()}
+        made = [t for *_, result in self.calls for t in tensors(result)]
+        return [t for t in made if t.untyped_storage().data_ptr() not in seen]
+
+    def given(self):
+        """Tensors that were there before the pass."""
+        made, given = set(), []
+        for _, args, kwargs, result in self.calls:
+            given += [t for t in tensors((args, kwargs)) if storage(t) not in made]
+            outside = {storage(t) for t in given}
+            made |= {storage(t) for t in tensors(result)} - outside
+        return given
+
+    def replay(self):
+        for function, args, kwargs, result in self.calls:
+            for old, new in zip(tensors(result), tensors(function(*args, **kwargs)), strict=True):
+                if storage(old) != storage(new):
+                    old.copy_(new)
+
+
+def storage(tensor):
+    return tensor.untyped_storage().data_ptr()
+
+
+class RecordingCapture(Capture):
+    """Captures on a CPU; before each replay all that the pass allocates holds nonsense."""
+
+    def __init__(self):
+        self.recordings, self.replays, self.pools, self.watch = [], 0, 1, lambda: None
+
+    def record(self, step):
+        recording = Recording()
+        with recording:
+            step()
+        self.recordings.append(recording)
+        made = [t for t in recording.made() if t.numel()]
+
+        def replay():
+            self.replays += 1
+            for tensor in made:
+                tensor.fill_(float("nan") if tensor.is_floating_point() else 1)
+            self.watch()
+            recording.replay()
+
+        return replay
+
+    def clear(self):
+        self.pools += 1
+
+
+class NoEnd(CharTokenizer):
+    eos_id = -1
+
+    def decode(self, tokens):
+        return " ".join(map(str, tokens))
+
+
+class Letters:
+    """Single letters; "a" ends a completion."""
+
+    has_bytes, ends = False, frozenset({0})
+
+    def decode(self, tokens):
+        return "".join(chr(97 + token % 26) for token in tokens)
+
+
+@pytest.fixture
+def net():
+    config = GPT2Config(vocab_size=301, n_positions=96, n_embd=32, n_layer=2, n_head=2)
+    return GPT2.new(config, seed=1)
+
+
+def requests_of(count, seed=0, prompts=3, most=30, **params):
+    """Prompts of 1 to 40 tokens, all kinds of settings."""
+    rng = np.random.default_rng(seed)
+    texts = [rng.integers(1, 60, int(rng.integers(1, 40))) for _ in range(prompts)]
+    return [
+        GenerateRequest(
+            prompt=texts[i % prompts],
+            params=SamplingParams(
+                **{
+                    "max_tokens": int(rng.integers(1, most)),
+                    "temperature": float(rng.choice([0.0, 0.7, 1.0, 1.0])),
+                    "top_k": int(rng.choice([0, 0, 5, 150])),
+                    "top_p": float(rng.choice([1.0, 0.9])),
+                    **params,
+                }
+            ),
+            seed=1000 * seed + i,
+        )
+        for i in range(count)
+    ]
+
+
+def bits(completion):
+    return completion.tokens.tolist(), completion.logprobs.tobytes(), completion.text
+
+
+def captured(net, tokenizer=None, **settings):
+    """An engine that captures by recording, and what it records with."""
+    capture = RecordingCapture()
+    settings = {"rows": 8, "weights_of": DecodeWeights, **settings}
+    tokenizer = tokenizer or NoEnd()
+    return CapturedEngine(net, tokenizer, capture_of=lambda: capture, **settings), capture
+
+
+def same(found, wanted):
+    for one, other in zip(found, wanted, strict=True):
+        assert one.tokens.tolist() == other.tokens.tolist()
+        assert one.text == other.text
+        assert one.finish == other.finish
+        np.testing.assert_allclose(one.logprobs, other.logprobs, atol=2e-5)
+
+
+@pytest.mark.parametrize("family", ["ours", "gemma2", "gpt_oss", "qwen3"])
+def test_replays_draw_what_the_plain_engine_draws(net, make_hf, family):
+    """With all settings mixed, rows joining and leaving, other prompts in each generation."""
+    made = net if family == "ours" else load_net(str(make_hf(family)))
+    engine, capture = captured(made)
+    for seed in range(3):
+        requests = requests_of(12, seed)
+        same(engine.generate(requests), Engine(made, NoEnd()).generate(requests))
+    assert capture.replays > 30
+
+
+def test_captures_and_their_pool_stay_for_the_run(net, monkeypatch):
+    """Of five generations with other prompts the last capture nothing; one pool serves all."""
+    monkeypatch.setattr("rlvr_torch.generation.captured.graphs._USES", 1)
+    engine, capture = captured(net)
+    counts, pools = [], []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        requests = [
+            GenerateRequest(
+                prompt=rng.integers(1, 300, 20 + i % 2),
+                params=SamplingParams(max_tokens=5 + 4 * i),
+                seed=20 * seed + i,
+            )
+            for i in range(16)
+        ]
+        same(engine.generate(requests), Engine(net, NoEnd()).generate(requests))
+        counts.append(len(capture.recordings))
+        pools.append(capture.pools)
+    assert counts[0] > 0
+    assert counts[-1] == counts[-2] == counts[-3] == engine._memory.graphs.captures
+    assert pools[-1] == pools[0]
+    assert counts[-1] <= 12
+    assert capture.replays > 200
+
+
+def test_a_replay_reads_and_writes_memory_that_stays(net):
+    """What a captured pass is given are weights and the engine's buffers, nothing of a batch."""
+    engine, capture = captured(net)
+    engine.generate(requests_of(16, prompts=2))
+    memory = engine._memory
+    cache = memory.cache
+    stores = (cache._keys, cache._values, cache.prompts.keys, cache.prompts.values)
+    kept = [t for store in stores for t in store]
+    kept += [memory.drawn, memory.found, memory._settings, memory._shares, memory._numbers]
+    kept += [memory._ends, memory._base_at, cache.clock_at, cache.births, cache._starts]
+    kept += [t for tab in cache._attention._tables.values() for t in (tab.of_row, tab.of_seat)]
+    kept += list(net.parameters())
+    known = {storage(t) for t in kept if t.numel()}
+    assert memory.graphs._replays
+    for recording in capture.recordings[-len(memory.graphs._replays) :]:
+        strangers = [t for t in recording.given() if t.numel() > 1 and storage(t) not in known]
+        assert [tuple(t.shape) for t in strangers] == []
+
+
+def test_new_weights_are_seen_by_replays(net):
+    """Weights that are changed in place need no new capture; those that lie elsewhere do."""
+    engine, capture = captured(net)
+    requests = requests_of(12, most=40)
+    for _ in range(2):
+        engine.generate(requests)
+    before, once = engine.generate(requests), len(capture.recordings)
+    with torch.no_grad():
+        for value in net.parameters():
+            value.add_(0.05 * torch.randn(value.shape, generator=torch.Generator().manual_seed(1)))
+    wanted = Engine(net, NoEnd()).generate(requests)
+    same(engine.generate(requests), wanted)
+    assert len(capture.recordings) == once
+    assert [c.tokens.tolist() for c in wanted] != [c.tokens.tolist() for c in before]
+    with torch.no_grad():
+        net.h[0].mlp.c_fc.weight = torch.nn.Parameter(-3 * net.h[0].mlp.c_fc.weight)
+    same(engine.generate(requests), Engine(net, NoEnd()).generate(requests))
+    assert len(capture.recordings) > once
+
+
+@pytest.mark.parametrize("more", ["rows", "slots", "prompt"])
+def test_growing_captures_once(net, more):
+    """More rows, longer completions or a longer prompt than before: captured anew, once."""
+    engine, capture = captured(net, rows=16)
+
+    def generation(count, tokens, prompt):
+        text = np.arange(1, prompt + 1)
+        settings = SamplingParams(max_tokens=tokens)
+        requests = [GenerateRequest(prompt=text, params=settings, seed=i) for i in range(count)]
+        same(engine.generate(requests), Engine(net, NoEnd()).generate(requests))
+        return len(capture.recordings)
+
+    small = [generation(4, 20, 5) for _ in range(3)]
+    assert small[0] == small[-1] == 1
+    grown = {"rows": (16, 20, 5), "slots": (4, 250, 5), "prompt": (4, 20, 40)}[more]
+    generation(*grown), generation(4, 20, 5)  # what was captured before lies elsewhere now
+    settled = generation(*grown)
+    assert settled <= 4
+    assert [generation(*load) for load in (grown, (4, 20, 5)) * 2] == [settled] * 4
+
+
+def joined(engine, requests, rng, dropped=()):
+    """Bits of completions; they join at any time, some are dropped; slices end now and then."""
+    batch, sequences = engine.start(), [engine.sequence(request) for request in requests]
+    late, passes = [sequences[i] for i in rng.permutation(len(sequences))], 0
+    ended = []
+    while late or not batch.is_done:
+        with batch.at_work(1 + passes // 9):
+            batch.add([late.pop() for _ in range(min(len(late), int(rng.integers(0, 4))))])
+            for _ in range(int(rng.integers(1, 8))):
+                passes += 1
+                ended += batch.step(1 + passes // 9) if not batch.is_done else []
+                for i in dropped:
+                    if passes == 5 + i:
+                        batch.drop(sequences[i])
+            ended += batch.settle()
+    told = [sequence for i, sequence in enumerate(sequences) if i not in dropped]
+    assert {id(sequence) for sequence in told} <= {id(sequence) for sequence in ended}
+    assert len(ended) == len({id(sequence) for sequence in ended})
+    return [bits(sequence.completion) for sequence in told]
+
+
+@pytest.mark.parametrize("stop", [(), ("c", "fb")])
+@pytest.mark.parametrize("rows", [3, 8, 100])
+def test_reading_a_pass_late_changes_no_bit(net, stop, rows):
+    """Ends, stop texts, lengths, rows that join and are dropped: as if each pass were read."""
+    requests = requests_of(14, 3, prompts=4, stop=stop)
+    plain = {"rows": rows}
+    wanted = [bits(c) for c in Engine(net, Letters(), rows=rows).generate(requests)]
+    for is_late in (True, False):
+        engine = CapturedEngine(net, Letters(), is_late=is_late, **plain)
+        assert [bits(c) for c in engine.generate(requests)] == wanted
+        dropped = (1, 6)
+        found = joined(engine, requests, np.random.default_rng(rows), dropped)
+        assert found == [one for i, one in enumerate(wanted) if i not in dropped]
+
+
+def test_versions_are_those_that_drew(net):
+    """A token that is read after the weights have changed names the weights that drew it."""
+    engine = CapturedEngine(net, NoEnd(), rows=4)
+    batch = engine.start()
+    sequences = [engine.sequence(r) for r in requests_of(3, prompts=1, max_tokens=12)]
+    batch.add(sequences)
+    for version, passes in ((7, 4), (8, 4), (9, 9)):
+        with batch.at_work(version):
+            for _ in range(passes):
+                batch.step(version)
+            batch.settle()
+            drawn = [len(sequence.drawn) for sequence in sequences]
+            # Each step draws one token, and the first one of a prompt as well.
+            assert drawn == [{7: 4, 8: 8, 9: 12}[version]] * 3
+    assert [s.completion.versions for s in sequences] == [(7, 8, 9)] * 3
+
+
+def test_two_batches_at_a_time_keep_apart(net):
+    """A batch that begins while another runs has its own memory; the next one shares again."""
+    engine = CapturedEngine(net, NoEnd(), rows=4)
+    requests = requests_of(8)
+    wanted = [bits(c) for c in Engine(net, NoEnd(), rows=4).generate(requests)]
+    batches = [(engine.start(), [engine.sequence(r) for r in requests]) for _ in range(2)]
+    for batch, sequences in batches:
+        batch.add(sequences)
+    while not all(batch.is_done for batch, _ in batches):
+        for batch, _ in batches:
+            with batch.at_work():
+                if not batch.is_done:
+                    batch.step()
+    for _, sequences in batches:
+        assert [bits(sequence.completion) for sequence in sequences] == wanted
+    memory = engine._memory
+    assert [bits(c) for c in engine.generate(requests)] == wanted
+    assert engine._memory is memory
+
+
+def test_a_batch_that_was_given_up_gives_its_memory_back(net):
+    """After an error, or a cancelled call, the next batch decodes there."""
+    engine = CapturedEngine(net, NoEnd(), rows=4)
+    requests = requests_of(8)
+    wanted = engine.generate(requests)
+    memory, asked = engine._memory, []
+    with pytest.raises(BackendError, match="cancelled"):
+        engine.generate(requests, lambda: bool(asked.append(1)) or len(asked) > 3)
+    gc.collect()
+    assert engine.generate(requests) == wanted
+    assert engine._memory is memory
+
+
+def test_damaged_weights_are_noticed(net):
+    """A logprob that is not finite ends the generation, a pass late."""
+    engine = CapturedEngine(net, NoEnd(), rows=4)
+    with torch.no_grad():
+        net.ln_f.weight[0] = float("nan")
+    with pytest.raises(BackendError, match="not finite"):
+        engine.generate(requests_of(8))
+
+
+def test_a_pass_that_asks_for_a_number_runs_without_a_capture(net, monkeypatch):
+    """With a warning, once."""
+    plain = GPT2.hidden
+
+    def asking(self, tokens, *given):
+        assert len(tokens.nonzero()) >= 0
+        return plain(self, tokens, *given)
+
+    monkeypatch.setattr(GPT2, "hidden", asking)
+    engine, capture = captured(net)
+    requests = requests_of(6, max_tokens=20)
+    with pytest.warns(RuntimeWarning, match="without CUDA graphs") as told:
+        found = engine.generate(requests)
+    same(found, Engine(net, NoEnd()).generate(requests))
+    assert len(told) == 1
+    assert not capture.recordings
+
+
+@pytest.mark.parametrize(("free", "is_kept"), [(None, True), (1 << 30, True), (1000, False)])
+def test_asleep_it_keeps_what_training_can_spare(net, free, is_kept):
+    """Keys that take more than half of the free memory are let go of, but not under a batch."""
+    engine = CapturedEngine(net, NoEnd(), rows=4, free_memory=lambda device: free)
+    requests = requests_of(8)
+    wanted = engine.generate(requests)
+    memory = engine._memory
+    engine.sleep()
+    assert (engine._memory is memory) is is_kept
+    assert engine.generate(requests) == wanted
+    batch = engine.start()
+    batch.add([engine.sequence(r) for r in requests_of(2, max_tokens=9)])
+    with batch.at_work():
+        batch.step()
+    memory = engine._memory
+    engine.sleep()
+    assert engine._memory is memory
+
+
+def test_rows_that_do_not_fit_are_drawn_again_to_the_bit(net, monkeypatch):
+    """Half as many at a time, in new memory; the old one is gone by then."""
+    requests = requests_of(12, prompts=4)
+    wanted = [bits(c) for c in Engine(net, NoEnd(), rows=16).generate(requests)]
+    engine, plain, passes = CapturedEngine(net, NoEnd(), rows=16), GPT2.hidden, []
+
+    def small(self, tokens, *given):
+        passes.append(len(tokens))
+        if len(passes) > 20 and len(tokens) > 4:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plain(self, tokens, *given)
+
+    monkeypatch.setattr(GPT2, "hidden", small)
+    assert [bits(c) for c in engine.generate(requests)] == wanted
+    assert max(passes) > 4 >= max(passes[-5:])
+    assert len(engine._memory.drawn) == engine._rows == 4
+
+
+@pytest.mark.parametrize("passes", [1, 4, 32])
+def test_a_completion_is_told_in_the_slice_it_ends_in(net, passes):
+    """Though read late: weights that change after the slice do not refuse it."""
+    executor, slices = Executor(), []
+    inbox = Inbox(CapturedEngine(net, NoEnd(), rows=4), executor, lambda: 0, passes)
+
+    def refuse():
+        slices.append(1)
+        if len(slices) > -(-9 // passes):
+            raise BackendError("the weights have changed")
+
+    async def ask():
+        request = GenerateRequest(prompt=[5, 6], params=SamplingParams(max_tokens=9), seed=3)
+        return await inbox.generate(request, refuse)
+
+    found = asyncio.run(ask())
+    executor.close()
+    request = GenerateRequest(prompt=[5, 6], params=SamplingParams(max_tokens=9), seed=3)
+    assert bits(found) == bits(Engine(net, NoEnd()).generate([request])[0])
