@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -67,5 +68,10 @@ class TensorBoard(Tracker):
 
     def _write(self, step: int, **event: Any) -> None:
         record = self._proto.Event(wall_time=time.time(), step=step, **event)
-        self._writer.write(record.SerializeToString())
-        self._events.flush()
+        try:
+            self._writer.write(record.SerializeToString())
+            self._events.flush()
+        except OSError:
+            with suppress(OSError):  # what is left does not fit either; it is closed all the same
+                self._events.close()
+            raise

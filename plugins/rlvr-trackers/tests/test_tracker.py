@@ -304,6 +304,7 @@ def test_a_full_disk_under_tensorboard(tmp_path: Path, capsys: pytest.CaptureFix
     assert said.count("tracker_stopped") == 1
     assert "File too large" in said
     assert "Traceback" not in said
+    assert tracker._events.closed
 
 
 # --- the contract -------------------------------------------------------------------------------
