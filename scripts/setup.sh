@@ -10,7 +10,7 @@
 # standard output; each Debian package is named before it is installed. `make` calls this; the
 # variables below can be given to make as well.
 #
-#   PYTHON      interpreter to build on (3.11 or later; default: the first that fits)
+#   PYTHON      interpreter to build on (3.11 or later; default: VENV's, or the first that fits)
 #   VENV        where the environment goes (default: .venv)
 #   TORCH_SPEC  what pip is asked for (default: the CPU build, or the plain one where a GPU is)
 #   PIP_*       pip's own variables are passed on (PIP_EXTRA_INDEX_URL, PIP_FIND_LINKS, ...)
@@ -52,7 +52,7 @@ find_python() {
     command -v "$PYTHON"
     return
   fi
-  for name in python3 python3.11 python3.12 python3.13; do
+  for name in "$VENV/bin/python" python3 python3.11 python3.12 python3.13; do
     if command -v "$name" >/dev/null && is_new_enough "$name"; then
       command -v "$name"
       return
@@ -233,8 +233,11 @@ fi
 if [ ! -x "$VENV/bin/python" ]; then
   say "making $VENV with $PYTHON_PATH ($("$PYTHON_PATH" -V))"
   "$PYTHON_PATH" -m venv "$VENV" || fail 4 "$PYTHON_PATH could not make a virtual environment"
-else
+elif [ "$("$VENV/bin/python" -V)" = "$("$PYTHON_PATH" -V)" ]; then
   say "using the environment in $VENV ($("$VENV/bin/python" -V))"
+else
+  fail 4 "$PYTHON_PATH is $("$PYTHON_PATH" -V), and $VENV holds $("$VENV/bin/python" -V)" \
+    "give each Python an environment of its own: make ... PYTHON=$PYTHON_PATH VENV=.venv-other"
 fi
 : >"$VENV/setup.log"
 

@@ -6,7 +6,9 @@ import importlib.util
 import json
 import shlex
 import sys
+import sysconfig
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,11 @@ from rlvr.install import FOLDERS
 
 ROOT = Path(__file__).parents[2]
 Installed = Callable[..., None]
+STDLIB = [
+    path
+    for path in sys.path
+    if path.startswith(sysconfig.get_path("stdlib")) and not path.endswith("-packages")
+]
 
 
 def line(*requirements: str, **flags: bool) -> list[str]:
@@ -31,7 +38,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
     """Say how a distribution was installed; only what a test says is installed."""
     site = tmp_path / "site"
     site.mkdir()
-    monkeypatch.setattr(sys, "path", [str(site)])
+    monkeypatch.setattr(sys, "path", [str(site), *STDLIB])  # importlib.metadata imports late
 
     def made(
         name: str, origin: Any = None, *, installer: str = "pip", requires: tuple[str, ...] = ()
@@ -202,15 +209,18 @@ def find_spec(monkeypatch: pytest.MonkeyPatch, found: object) -> None:
     monkeypatch.setattr("rlvr.install.PathFinder", finder)
 
 
-def test_setuptools_does_not_warn_of_the_search_for_pip(
+def test_a_finder_that_warns_is_not_asked_for_pip(
     installed: Installed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its finder of pip, installed with every environment, warns where distutils was imported."""
-    pytest.importorskip("_distutils_hack")
-    monkeypatch.setitem(sys.modules, "distutils", types.ModuleType("distutils"))
+    """That of setuptools does before Python 3.12, where distutils was imported."""
+
+    class Finder:
+        def find_spec(self, *_: object) -> None:
+            warnings.warn("Setuptools is replacing distutils", UserWarning, stacklevel=1)
+
+    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
     with pytest.warns(UserWarning, match="distutils"):
         importlib.util.find_spec("pip")
-    monkeypatch.setitem(sys.modules, "distutils", types.ModuleType("distutils"))
     assert pip_install("x").endswith("install x")
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import zipfile
 from collections.abc import Callable
 from email import message_from_bytes
@@ -73,6 +75,53 @@ def test_all_wheels_work_in_one_clean_environment(
     plugins = json.loads(listed.stdout)
     assert {p["distribution"] for p in plugins} == set(wheels)
     assert {p["status"] for p in plugins} == {"active"}, listed.stdout
+
+
+def _interpreter(version: str) -> str:
+    """Path of that Python; skips aloud, on a build server too, where the machine has none."""
+    code = "import ensurepip, sys, venv; print(sys.executable)"
+    environ = {**os.environ, "PYENV_VERSION": version}  # so that a shim of pyenv's is that one
+    try:
+        command = [f"python{version}", "-c", code]
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60)
+    except FileNotFoundError:
+        pytest.skip(f"python{version} is not on PATH, so nothing was shown of it")
+    if done.returncode:
+        pytest.skip(f"python{version} makes no environments: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+RECORDER = """
+import asyncio, pathlib
+from rlvr_cvdp.sandbox.recorder import Recorder
+
+recorder = Recorder(pathlib.Path.cwd())
+taken = [open("/dev/null") for _ in range(9)]  # the folder's descriptor is another file's now
+asyncio.run(recorder.begin())
+"""
+
+
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_another_python_will_do(
+    version: str, wheels: dict[str, Path], make_venv: Callable[..., Any], tmp_path: Path
+) -> None:
+    """With what the core alone needs, every plugin is active, and one keeps its contracts."""
+    venv = make_venv(f"{wheels['rlvr']}[testing]", python=_interpreter(version))
+    plugins = [str(wheel) for name, wheel in wheels.items() if name != "rlvr"]
+    venv.install("--no-deps", "--no-index", *plugins, cwd=tmp_path)
+    strict = {"PYTHONWARNINGS": "error"}  # what this Python is about to lose
+
+    is_it = f"import sys; sys.exit('%d.%d' % sys.version_info[:2] != '{version}')"
+    assert venv.run("python", "-c", is_it, cwd=tmp_path).returncode == 0
+    listed = venv.run("rlvr", "plugins", "list", "--json", cwd=tmp_path, env=strict)
+    assert {p["status"] for p in json.loads(listed.stdout)} == {"active"}, listed.stdout
+    checked = venv.run("rlvr", "plugins", "check", "countdown", cwd=tmp_path, env=strict)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    scored = venv.run("rlvr", "score", "--plugin", "toy", "--golden", cwd=tmp_path, env=strict)
+    assert scored.returncode == 0, scored.stderr
+    assert "torch" not in venv.modules(tmp_path)
+    recorded = venv.run("python", "-c", RECORDER, cwd=tmp_path)
+    assert recorded.returncode == 0, recorded.stderr
 
 
 def test_wheel_of_the_plugin_brings_its_data(wheels: dict[str, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sqlite3
@@ -325,6 +326,18 @@ def test_a_callers_mistake_is_no_damage(tmp_path: Path) -> None:
     words.close()
     assert SqliteStore(path).get("key 0000") is not None
     assert not [p.name for p in tmp_path.iterdir() if "damaged" in p.name]
+
+
+def test_one_that_is_let_go_closes_its_file(tmp_path: Path) -> None:
+    """Also where nobody does; one that was never opened has nothing to close."""
+    words = KeyValueCache(tmp_path / "v.sqlite", "word", str)
+    db = words._db
+    assert db is not None
+    del words
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        db.execute("SELECT 1")
+    KeyValueCache.__new__(KeyValueCache).__del__()
 
 
 def test_a_text_that_is_no_unicode_is_not_kept_and_the_next_one_is(

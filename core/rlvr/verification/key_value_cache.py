@@ -29,6 +29,8 @@ class KeyValueCache(Generic[T]):
     process, is left alone: the value is then found again. Each is logged once.
     """
 
+    _db: sqlite3.Connection | None = None
+
     def __init__(self, path: Path, name: str, read: Callable[[str], T]) -> None:
         """
         Open or make the file.
@@ -48,7 +50,6 @@ class KeyValueCache(Generic[T]):
                 f"a table is to be named after {name!r}: give one word, like 'verdict'"
             )
         self._path, self._name, self._read = path, name, read
-        self._db: sqlite3.Connection | None = None
         self._opened: os.stat_result | None = None
         self._said: set[str] = set()
         self._resting_until = 0.0
@@ -94,6 +95,10 @@ class KeyValueCache(Generic[T]):
             with suppress(sqlite3.Error):
                 self._db.close()
         self._db = None
+
+    def __del__(self) -> None:
+        """Python 3.13 warns of a database that is let go while it is open."""
+        self.close()
 
     def say(self, event: str, **values: Any) -> None:
         """Log a warning about the file, the first time that this event happens."""

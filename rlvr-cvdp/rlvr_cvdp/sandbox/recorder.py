@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import struct
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ _MOST_NOTES = 100_000
 _MOST_SPEAKERS = 200
 _TURNS = 4
 """Turns of the loop in which asyncio makes a connection of one that it has accepted."""
+# Python 3.13 looks at the path, to remove it: one through a descriptor that is closed by now
+_KEEP_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _SHAPES: Mapping[str, Mapping[str, type] | type] = {
     "build": {"how": str, "refused": list},
     "launch": {"rc": int, "name": str},
@@ -87,7 +90,9 @@ class Recorder:
     async def begin(self) -> Record:
         """A new record: what is said from now on stands in it."""
         if self._server is None:
-            self._server = await asyncio.start_unix_server(self._serve, sock=self._listener)
+            self._server = await asyncio.start_unix_server(
+                self._serve, sock=self._listener, **_KEEP_PATH
+            )
         self._record = Record()
         return self._record
 

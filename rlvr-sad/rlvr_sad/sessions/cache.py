@@ -100,6 +100,10 @@ class TrajectoryCache:
         self._prune()
         self._store.close()
 
+    def __del__(self) -> None:  # Python 3.13 warns of a file that is let go while it is open
+        with contextlib.suppress(AttributeError, sqlite3.Error):  # never opened; of another thread
+            self._store.close()
+
     def get(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         marks = ",".join("?" * len(keys))
         rows = self._store.execute(

@@ -10,7 +10,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -237,6 +237,10 @@ class Answers:
 
     def close(self) -> None:
         self._store.close()
+
+    def __del__(self) -> None:  # Python 3.13 warns of a file that is let go while it is open
+        with suppress(AttributeError, sqlite3.Error):  # never opened; of another thread
+            self._store.close()
 
     @contextmanager
     def _usable(self) -> Iterator[None]:
