@@ -19,6 +19,7 @@ from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last,
 from rlvr.border.promises import policy_of, problems_of
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
+from rlvr.config.coerce import names_in
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError
 from rlvr.evaluation import contamination
@@ -230,7 +231,7 @@ def judged_before(path: Path, labels: Sequence[str]) -> Evaluated:
 
 def crossed(args: argparse.Namespace) -> list[str]:
     """The labels of `--by`."""
-    return [label for label in args.by.split(",") if label]
+    return names_in(args.by)
 
 
 def _rounded(seconds: float | None) -> float | None:

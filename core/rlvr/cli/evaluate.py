@@ -19,7 +19,7 @@ from rlvr.cli.eval_figures import figures_as_text
 from rlvr.cli.eval_flags import check_flags
 from rlvr.cli.eval_report import as_json, as_text
 from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, sampled
-from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.options import LIST_HELP, add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.errors import ExitCode, explain
@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what an answer that --completions lacks counts as (default: wrong)",
     )
     parser.add_argument(
-        "--by", metavar="LABEL,LABEL", default="", help="also slice by these labels together"
+        "--by", metavar="LABELS", default="", help=f"also slice by these together: {LIST_HELP}"
     )
     parser.add_argument("--samples", type=int, help="samples a problem (default: 4, or the file's)")
     parser.add_argument("--split", help="split of the data set (default: test)")

@@ -50,7 +50,7 @@ class CallbackContract(Contract):
     def test_hears_a_whole_run(self, tmp_path: Path, outcome: str) -> None:
         """Open, and told all that happens in a run of two steps, it raises and changes nothing."""
         run, report = _run(tmp_path), _report()
-        before, environment, folder = copy.deepcopy(METRICS), dict(os.environ), Path.cwd()
+        before, around = copy.deepcopy(METRICS), _around()
 
         def told(callback: Callback) -> None:
             callback.run_started(run=run)
@@ -67,7 +67,7 @@ class CallbackContract(Contract):
 
         self._with([tmp_path], told)
         assert before == METRICS, "it changed the metrics that it was told"
-        assert (dict(os.environ), Path.cwd()) == (environment, folder)
+        assert _around() == around
 
     def test_hears_of_a_run_that_never_began(self, tmp_path: Path) -> None:
         """A run that failed before its first step calls `run_finished` alone."""
@@ -100,6 +100,11 @@ class CallbackContract(Contract):
                 told(*[await stack.enter_async_context(opened(one)) for one in made])
 
         asyncio.run(body())
+
+
+def _around() -> tuple[dict[str, str], Path]:
+    """Environment and folder; `_NAME` is a library's own, which its import sets."""
+    return {k: v for k, v in os.environ.items() if not k.startswith("_")}, Path.cwd()
 
 
 def _run(directory: Path) -> RunInfo:
