@@ -156,6 +156,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         ConfigError: None of them answers one of the problems.
     """
     status = RunStatus()
+    source = args.completions if isinstance(args.completions, str) else "completions"
     async with open_verifier(configured, build_context(configured, None), status) as verifier:
         check_is_judged(verifier.task, configured.chosen.task.name)
         options: EvalOptions = configured.options.record("eval")
@@ -169,10 +170,10 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         ]
         completions = group_answers(answers, problems, _asked_samples(configured))
         for reason in completions.unusable:
-            print(f"rlvr: {args.completions}: {reason}", file=sys.stderr)
+            print(f"rlvr: {source}: {reason}", file=sys.stderr)
         if not any(group.trajectories for group in completions.groups):
             raise ConfigError(
-                f"the answers in {args.completions} were to be evaluated.",
+                f"the answers in {source} were to be evaluated.",
                 f"found: none for any of the {len(problems)} problems of split '{options.split}'",
                 'a line is {"id": ..., "completion": ...} or {"id": ..., "files": {...}}; '
                 "check --dataset and --split",
@@ -184,7 +185,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         lowest = configured.chosen.reward.bounds[0]
         counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)
         return Evaluated(
-            model=args.completions,
+            model=source,
             scored=counted,
             samples=completions.samples,
             split=options.split,

@@ -147,4 +147,5 @@ def listed(names: Sequence[str] | str) -> str:
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
     """What the command's parser would have made of these flags."""
     texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
-    return Namespace(**texts, flag_options=dict(options or {}), verbosity=-quiet, json=quiet)
+    given = {"flag_options": dict(options or {}), "overrides": []}
+    return Namespace(**texts, **given, verbosity=-quiet, json=quiet)
