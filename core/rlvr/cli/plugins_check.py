@@ -115,7 +115,7 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     _run_kit(offered, sound, report)
     for spec in sound:
         match spec:
-            case TaskSpec(reward=str(name)) if name:
+            case TaskSpec() if offered.reward_of(spec) is not None:
                 _audit(spec, offered, args, report)
             case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
                 _audit(spec, offered, args, report)

@@ -129,9 +129,15 @@ class Offered:
             "name one: --model SPEC",
         )
 
+    def reward_of(self, task: TaskSpec) -> RewardSpec | None:
+        """The reward that a run gives the task: the one it names, or of its own name."""
+        name = task.reward or task.name
+        found = [r for r in self.host.rewards() if name in (r.name, r.full_name)]
+        return min(found, key=lambda one: one.provider != task.provider, default=None)
+
     def task_of(self, reward: RewardSpec) -> TaskSpec:
         """The task whose reward it is, the plugin's own first; else the one that was named."""
-        tasks = [t for t in self.host.tasks() if t.reward in (reward.name, reward.full_name)]
+        tasks = [t for t in self.host.tasks() if self.reward_of(t) == reward]
         own = [task for task in tasks if task.provider == self.plugin]
         return (own or tasks or [Registry(self.host).task(self.task)])[0]
 
@@ -165,8 +171,7 @@ class Offered:
         if isinstance(spec, TaskSpec):
             found = (problem.split for problem in self.build(spec).problems("all"))
             members["splits"] = tuple(dict.fromkeys(("train", *found)))
-            if spec.reward:
-                reward = Registry(self.host).find("reward", spec.reward)
+            if (reward := self.reward_of(spec)) is not None:
                 members |= {"make_reward": lambda _: self.build(reward)}
                 members |= {"bottom": reward.bounds[0], "top": reward.bounds[1]}
         if isinstance(spec, RewardSpec):
@@ -192,7 +197,7 @@ class Offered:
         raise ConfigError(
             f"the reward {reward.name} was to judge a right answer.",
             f"found: no problem of the task {spec.full_name} has a reference",
-            "name a task whose problems have one: --task NAME",
+            "define Task.reference, or name a task that has it: --task NAME",
         )
 
 
