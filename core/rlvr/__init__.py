@@ -44,6 +44,7 @@ PUBLIC = (
     "rlvr.tokenization",
     "rlvr.rollouts.sampling",
     "rlvr.evaluation.answers_file",
+    "rlvr.evaluation.compare_models",
     "rlvr.opening",
     "rlvr.cli.train",
     "rlvr.cli.measure",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from rlvr.curriculum.choices import *
     from rlvr.errors import *
     from rlvr.evaluation.answers_file import *
+    from rlvr.evaluation.compare_models import *
     from rlvr.extensions import *
     from rlvr.fitting import *
     from rlvr.heartbeat import *

@@ -24,6 +24,7 @@ class ExitCode(IntEnum):
     PREREQUISITE = 4
     VERIFIER = 5
     BACKEND = 6
+    PROMISE = 7
     INTERRUPTED = 130
 
 

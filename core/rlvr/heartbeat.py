@@ -1,14 +1,16 @@
-"""A sign of life: no command is silent for ten seconds where its output is redirected."""
+"""What a command shows of itself: a sign of life where its output is redirected, and colours."""
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import TextIO
 
-__all__ = ["hush", "tells"]
+__all__ = ["hush", "is_coloured", "tells"]
 
 INTERVAL_S = 5.0
 """Half of the promised ten: the start of the process is silent, and machines are busy."""
@@ -16,6 +18,11 @@ INTERVAL_S = 5.0
 _said_at = 0.0
 _doing: Callable[[], str] | None = None
 _is_hushed = False
+
+
+def is_coloured(stream: TextIO) -> bool:
+    """Whether to write colours: to a terminal, unless NO_COLOR holds any text (no-color.org)."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def touch() -> None:

@@ -8,7 +8,6 @@ The text of prompts and completions is never logged: such keys are replaced by t
 from __future__ import annotations
 
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
@@ -17,6 +16,8 @@ from contextvars import ContextVar
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
+
+from rlvr.heartbeat import is_coloured
 
 _PRIVATE = frozenset({"prompt", "messages", "completion", "completions", "answer", "text"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -96,7 +97,7 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     if as_json:
         tail: list[Any] = [processors.format_exc_info, processors.JSONRenderer(default=str)]
     else:
-        dev, colors = structlog.dev, sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        dev, colors = structlog.dev, is_coloured(sys.stderr)
         traceback = dev.default_exception_formatter if colors else dev.plain_traceback
         tail = [_escape_controls, dev.ConsoleRenderer(colors=colors, exception_formatter=traceback)]
     structlog.configure(

@@ -90,6 +90,7 @@ def rlvr_rewards() -> Iterable[RewardSpec]:
     yield RewardSpec(
         name="recorded",
         target="rlvr_sad.task:RecordedReward",
+        bounds=(1.0, 1.0),
         summary="The same for every trajectory: nothing is judged",
     )
 

@@ -46,7 +46,7 @@ class SadTask(Task):
 
     def __init__(self, config: SadConfig, context: BuildContext) -> None:
         self._config = config
-        self._paths = _files(config, context.dataset)
+        self._paths = _files(config, context.datasets)
         if config.format:
             format_named(config.format)
         self.cache = TrajectoryCache()
@@ -119,11 +119,8 @@ class SadTask(Task):
         return read_corpus(self._paths, self._config, self.cache)
 
 
-def _files(config: SadConfig, dataset: Path | None) -> list[Path]:
-    given = list(map(Path, config.files))
-    if dataset is not None:
-        parts = [dataset] if dataset.exists() else [Path(p) for p in str(dataset).split(",") if p]
-        given = [*parts, *given]
+def _files(config: SadConfig, datasets: Sequence[Path]) -> list[Path]:
+    given = [*datasets, *map(Path, config.files)]
     if not given:
         raise ConfigError(
             "trajectories were to be learnt from.",

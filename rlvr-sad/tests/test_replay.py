@@ -330,6 +330,20 @@ def test_files_that_cannot_be_used(write: Any, tmp_path: Path) -> None:
         task_of(path, format="chatt")
 
 
+def test_files_whose_names_hold_commas(write: Any) -> None:
+    """One path with a comma is that file; several stand in a JSON list, or with commas between."""
+    one, other = (
+        write(name, json.dumps(chat(n))) for n, name in ((1, "a,b.jsonl"), (2, "c.jsonl"))
+    )
+    for given, count in (
+        (str(one), 1),
+        (json.dumps([str(one), str(other)]), 2),
+        (f"{other},{other.parent}/d.jsonl", 2),
+    ):
+        write("d.jsonl", json.dumps(chat(3)))
+        assert len(list(task_of(Path(given)).problems("all"))) == count, given
+
+
 def test_a_folder_of_many_files_opens_at_once(tmp_path: Path) -> None:
     """4,000 logs of one record each: looking for files named twice is no quadratic work."""
     for n in range(4000):

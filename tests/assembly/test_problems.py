@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from rlvr import BuildContext, ConfigError, Problem
+from rlvr import BuildContext, ConfigError, Problem, TaskSpec, UnknownNameError
+from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.problems import posed, train_problems
+from rlvr.config.core import RunOptions
 from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing.fakes import ToyTask
@@ -82,3 +86,18 @@ def test_an_evaluation_of_which_nothing_can_be_put_is_empty() -> None:
         assert posed(task, GroupSampler(), tuple(task.problems("test"))) == ()
     assert [line["event"] for line in logs] == ["problems_left_out"]
     assert train_problems(task, GroupSampler(), "toy")
+
+
+def test_paths_of_several_data_sets_may_hold_commas(tmp_path: Path) -> None:
+    """Separated by commas, or a JSON list; the one that does not exist is named."""
+    for name in ("a,b", "c"):
+        (tmp_path / name).touch()
+    several = TaskSpec(name="t", target="m:T", reads_several=True)
+    one, other, none = (str(tmp_path / name) for name in ("a,b", "c", "d,e"))
+    for given in (one, f"{other},{other}", json.dumps([one, other])):
+        check_dataset(RunOptions(dataset=given), several)
+    for given, missing in ((json.dumps([one, none]), "d,e"), (f"{other},{none}", "d")):
+        with pytest.raises(UnknownNameError, match=rf"/{missing} was asked for"):
+            check_dataset(RunOptions(dataset=given), several)
+    with pytest.raises(UnknownNameError, match="c,"):
+        check_dataset(RunOptions(dataset=f"{other},{other}"), TaskSpec(name="t", target="m:T"))

@@ -37,6 +37,20 @@ def test_json_on_standard_output_is_the_file(rlvr: Call, tmp_path: Path) -> None
     assert list(printed["problems"]) == ["toy_b"]
 
 
+def test_ids_may_hold_commas(rlvr: Call) -> None:
+    """One id is taken as it is, several stand in a JSON list; ids without commas as before."""
+    for only, found in (
+        ("toy_,", ["toy_,"]),
+        ('["toy_,", "toy_a"]', ["toy_,", "toy_a"]),
+        ("toy_b, toy_a,", ["toy_b", "toy_a"]),
+    ):
+        words = ("toy.letters=ab,", "--mutants", "1", "--json", "--only", only)
+        done = rlvr("audit", "--plugin", "toy", *words)
+
+        assert done.returncode == 0, done.stderr
+        assert sorted(json.loads(done.stdout)["problems"]) == sorted(found)
+
+
 def test_mistakes_are_named(rlvr: Call) -> None:
     """Problems, splits and numbers that make no sense: exit 2 with what to do."""
     unknown = rlvr("audit", "--plugin", "toy", "--only", "toy_bb")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from contextlib import redirect_stdout
@@ -72,9 +73,37 @@ def test_fish_completes_commands_flags_and_names(scripts):
     assert "pass-rate" in asked("rlvr run --curriculum ")
 
 
-def test_zsh_reads_the_script(scripts):
-    """Zsh parses it; its completion needs a terminal, so nothing is asked."""
-    _asked("zsh", f"zsh -n {scripts['zsh']}")
+ZSH = """
+zpty shell zsh -f -i
+typed() { zpty -w -n shell "$1" }
+seen() { local text; zpty -r shell text "*$1"; print -r -- "$text" }
+typed $'PS1=; autoload -Uz compinit; compinit -u -D; eval "$(<SCRIPT)"\n'
+typed $'show() { print -r -- "<""$BUFFER"">"; BUFFER=; zle redisplay }; zle -N show\n'
+typed $'bindkey "^X" show; setopt no_beep; print re""ady\n'
+seen ready
+for words in "$@"; do typed "$words"$'\t\x18'; seen '>'; done
+"""
+"""Words, a tab, and a key that prints the line, in a zsh with a terminal of its own."""
+
+
+def test_zsh_completes_commands_flags_and_names(scripts):
+    """The same in an interactive zsh, set up as `rlvr completion --help` says."""
+    file = str(scripts["zsh"])
+    wanted = {
+        "rlvr resc": "rlvr rescore",
+        "rlvr run --curr\t": "rlvr run --curriculum",  # the first tab tells what it is for
+        "rlvr run --curriculum pass": "rlvr run --curriculum pass-rate",
+        "rlvr run --plugin built": "rlvr run --plugin builtin",
+        "rlvr torch exp": "rlvr torch export",
+        f"rlvr score --dataset {file[:-1]}": f"rlvr score --dataset {file}",
+    }
+    typed = " ".join(f"'{words}'" for words in wanted)
+    code = f"zmodload zsh/zpty; set -- {typed}" + ZSH.replace("SCRIPT", file)
+    found = "\n".join(_asked("zsh", code)).replace("\r", "")
+
+    assert [line.rstrip() for line in re.findall(r"<([^\"].*?)>", found)] == [*wanted.values()], (
+        found
+    )
 
 
 def test_every_script_names_every_command(scripts):

@@ -17,9 +17,10 @@ from rlvr.cli.plugins_new import KINDS, files_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
+BUILD = '"""Sums."""\n\n    def __init__(self, *given):\n        {}\n'
 FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     # name: kind, what is replaced by what, the part that is named, what is said of it
-    "build": ("task", '"""Problems are few', "1 / 0\n        '''", "task", "ZeroDivisionError"),
+    "build": ("task", '"""Sums with 1."""', BUILD.format("1 / 0"), "task", "ZeroDivisionError"),
     "listing": ("task", "for number in range(20):", "for number in 20:", "task", "not iterable"),
     "golden": ("task", "(problem.id, problem.payload)", "(problem.id, '?')", "task", "reference"),
     "garbage": ("task", "== problem.payload", "in (problem.payload, '')", "task", "accepts empty"),
@@ -32,8 +33,8 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
             "    async def __call__", "reward", "a" * 64),
     "flaky": ("task", "== problem.payload", "== problem.payload and bool(id(object()) and COIN())",
               "task", "flaky"),
-    "slow": ("task", '"""Problems are few here; others read `context.dataset`."""',
-             "__import__('time').sleep(0.1)", "task", "0."),
+    "slow": ("task", '"""Sums with 1."""', BUILD.format("__import__('time').sleep(0.1)"),
+             "task", "0."),
     "verdict": ("task", "is_right =", "__import__('time').sleep(0.1); is_right =", "task",
                 "on average"),
     "heavy": ("callback", "RLVR_API = 1", "import torch\n\nRLVR_API = 1", "the plugin", "'torch'"),
@@ -208,7 +209,6 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
             if path == f"rlvr_{name}.py":
                 assert old in text, name
                 text = text.replace(old, new) + (COIN if "COIN" in new else "")
-                text = re.sub("'''.*\n", "\n", text) if name == "build" else text
             file = author.folder / f"rlvr-{name}" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
@@ -228,12 +228,12 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_kind_of_fault_is_found(name: str, broken: dict[str, tuple[int, Any, str]]) -> None:
-    """Exit 3, and a finding of three sentences that names the part and the fault."""
+    """Exit 7, and a finding of three sentences that names the part and the fault."""
     *_, part, said = FAULTS[name]
 
     code, report, err = broken[name]
 
-    assert code == 3, (report, err)
+    assert code == 7, (report, err)
     found = [f for f in report["findings"] if f["part"].startswith(part) and said in f["found"]]
     assert found, report["findings"]
     for finding in report["findings"]:
@@ -247,8 +247,8 @@ def test_people_read_the_same(broken: dict[str, tuple[int, Any, str]]) -> None:
     """A line a part, then asked, found, do."""
     code, out, _ = broken["text"]
 
-    assert code == 3
-    assert re.search(r"^task ids +\d\.\d\d s +\d+ +3 +\d+$", out, re.MULTILINE), out
+    assert code == 7
+    assert re.search(r"^task ids +\d\.\d\d s +\d+ +3 +\d+ +0$", out, re.MULTILINE), out
     assert "task ids: No two problems of the task share an id.\n  found: " in out
     assert "\n  do: mend rlvr_ids:IdsTask" in out
 

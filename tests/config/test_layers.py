@@ -7,6 +7,7 @@ from attrs import frozen
 from attrs.validators import ge, gt
 
 from rlvr import ConfigError, PluginError, UnknownNameError, option
+from rlvr.config.coerce import names_in
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import (
     Layer,
@@ -50,6 +51,27 @@ def test_later_layers_win_and_are_named():
     assert (options.values["t.lr"], options.origin["t.lr"]) == (2.0, "high")
     assert (options.values["t.steps"], options.origin["t.steps"]) == (1, "low")
     assert options.record("t").lr == 2.0
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("a,b", ["a", "b"]),
+        (" a , b,", ["a", "b"]),
+        ("", []),
+        ("a,x,b", ["a", "x", "b"]),
+        ("a,x", ["a,x"]),
+        ('["a,x", "b"]', ["a,x", "b"]),
+        ("[1, 2]", ["1", "2"]),
+        ("[]", []),
+        ("[a],[b]", ["[a]", "[b]"]),
+        ('[["a"]]', ['[["a"]]']),
+        ("[1,2]", ["[1,2]"]),
+    ],
+)
+def test_names_of_a_flag(text, names):
+    """Split at commas, or a JSON list; a name that is known is never split."""
+    assert names_in(text, {"a,x", "[1,2]"}) == names
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import structlog
+from rlvr_process import run_rlvr
 
 import rlvr
 from rlvr.cli import audit, evaluate, run, score
@@ -27,23 +28,19 @@ pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
 ELSEWHERE = {"help", "verbose", "quiet", "debug", "json", "overrides"}
 """Flags about printing, and the `key=value` words, which are `options`."""
-ANSWERS_IN_FILES = {"completions", "report", "against", "missing", "by", "figures", "out"}
-"""What `rlvr eval` does with files and with a second model; `Evaluation.groups` has the samples."""
-PRINTED = {"out"}
-"""Where `rlvr score` writes what `score` returns."""
 
 
 @pytest.mark.parametrize(
-    ("command", "function", "without", "renamed"),
+    ("command", "function", "renamed"),
     [
-        (run, rlvr.train, set(), {"callback": "callbacks", "max-staleness": "max_staleness"}),
-        (evaluate, rlvr.evaluate, ANSWERS_IN_FILES, {"run": "model"}),
-        (score, rlvr.score, PRINTED, {}),
-        (audit, rlvr.audit, set(), {}),
+        (run, rlvr.train, {"callback": "callbacks", "max-staleness": "max_staleness"}),
+        (evaluate, rlvr.evaluate, {"run": "model"}),
+        (score, rlvr.score, {}),
+        (audit, rlvr.audit, {}),
     ],
 )
 def test_names_and_defaults_are_those_of_the_command_line(
-    command: Any, function: Callable[..., Any], without: set[str], renamed: dict[str, str]
+    command: Any, function: Callable[..., Any], renamed: dict[str, str]
 ) -> None:
     """Every flag is a parameter with the same default, and there are no others."""
     parser = CommandParser(prog="rlvr")
@@ -52,12 +49,12 @@ def test_names_and_defaults_are_those_of_the_command_line(
         renamed.get(name, name): action.default
         for action in parser._actions
         for name in [option.removeprefix("--") for option in action.option_strings[-1:]]
-        if name not in without | ELSEWHERE
+        if name not in ELSEWHERE
     }
     parameters = dict(inspect.signature(function).parameters)
     assert parameters.keys() - {"options", "quiet"} == flags.keys()
     for name, default in flags.items():
-        assert parameters[name].default == (() if name == "only" else default), name
+        assert parameters[name].default == (() if name in ("only", "by") else default), name
 
 
 def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
@@ -90,6 +87,67 @@ def test_answers_are_scored_in_order(tmp_path: Path) -> None:
         assert "nobody" in unknown["error"]
     with pytest.raises(rlvr.ConfigError, match="no answers"):
         rlvr.score("toy")
+
+
+def test_answers_are_evaluated_from_data_and_from_files(tmp_path: Path) -> None:
+    """The same figures as the command line's, whether a sequence, a file, or what `out` wrote."""
+    answers = [
+        {"id": f"toy_{letter}", "completion": text}
+        for letter, text in (("a", "aaaa"), ("a", "aaab"), ("b", "bbbb"), ("c", "cccc"), ("c", "c"))
+    ]
+    file, saved = tmp_path / "answers.jsonl", tmp_path / "judged.jsonl"
+    file.write_text("".join(json.dumps(answer) + "\n" for answer in answers))
+    words = ["--plugin", "toy", "--completions", str(file), "--by", "family", "--json"]
+    printed = json.loads(run_rlvr("eval", *words, cwd=tmp_path).stdout)
+
+    for source in (answers, file, str(file)):
+        found = rlvr.evaluate("toy", completions=source, by="family", out=saved)
+        assert found.pass1 == printed["pass_at"]["1"] == 0.375
+        assert found.facts["missing"] == printed["missing"] == 3
+        assert found.report.by["family"].keys() == set("abcd")
+    again = rlvr.evaluate("toy", report=saved, against=file, by=["family"])
+    assert again.pass1 == 0.375
+    assert again.against is not None
+    assert again.against.pass1 == 0.375
+    assert again.comparison is not None
+    assert again.comparison.whole.this == again.comparison.whole.against
+    skipped = rlvr.evaluate("toy", completions=answers, missing="skip", samples=1)
+    assert skipped.pass1 == 1.0
+    assert len(skipped.groups) == 3
+
+
+def test_flags_that_go_together_badly_are_refused(tmp_path: Path) -> None:
+    """By the same rules as on the command line, and before any work."""
+    answers = [{"id": "toy_a", "completion": "aaaa"}]
+    for given, said in (
+        ({"model": "starter"}, "--model"),
+        ({"figures": "yes"}, "--figures"),
+        ({"completions": []}, "none for any of the 4 problems"),
+        ({"completions": None, "missing": "skip"}, "no --completions"),
+        ({"completions": None, "report": "x", "options": {"train.lr": 1}}, "options=, which"),
+        ({"by": "kind,family"}, "'kind'"),
+    ):
+        with pytest.raises(rlvr.ConfigError, match=said):
+            rlvr.evaluate("toy", **{"completions": answers, **given})
+
+
+def test_verdicts_are_written_as_the_command_writes_them(tmp_path: Path) -> None:
+    """`out` holds a line an answer; None in between is no answer."""
+    verdicts = rlvr.score("toy", golden=True, out=tmp_path / "v.jsonl")
+
+    lines = (tmp_path / "v.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == verdicts
+
+
+def test_a_model_is_compared_in_a_running_loop(tmp_path: Path) -> None:
+    """Two models, as in a notebook; equal ones do not differ."""
+
+    async def cell() -> rlvr.Evaluation:
+        return rlvr.evaluate("toy", model="starter", against="starter", samples=1, seed=3)
+
+    found = asyncio.run(cell())
+    assert found.comparison is not None
+    assert found.comparison.whole.this == found.comparison.whole.against
 
 
 def test_an_audit_gives_what_the_command_prints() -> None:

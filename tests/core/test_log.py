@@ -12,10 +12,14 @@ import subprocess
 import sys
 import termios
 from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from rlvr import log
+from rlvr import is_coloured, log
+
+ROOT = Path(__file__).parents[2]
 
 
 def lines(path):
@@ -85,6 +89,20 @@ def test_colours_on_a_terminal_unless_no_color_is_set():
     assert "\x1b[" in on_terminal(code, 80, NO_COLOR="")
     assert "tokens=7\r\n" in on_terminal(code, 80, NO_COLOR="1")
     assert "\x1b" not in on_terminal(code, 80, NO_COLOR="1")
+
+
+def test_one_helper_reads_no_color(monkeypatch):
+    """Colours on a terminal alone; nothing else in the sources asks the environment for it."""
+    terminal, file = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
+    for value, wanted in ((None, True), ("", True), ("1", False), ("0", False)):
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        if value is not None:
+            monkeypatch.setenv("NO_COLOR", value)
+        assert (is_coloured(terminal), is_coloured(file)) == (wanted, False), value
+    sources = [p for place in ("core", "plugins/*/rlvr_*", "rlvr-*/rlvr_*", "examples", "scripts")
+               for folder in ROOT.glob(place) for p in folder.rglob("*.py")]  # fmt: skip
+    readers = [p.name for p in sources if "NO_COLOR" in p.read_text("utf-8")]
+    assert readers == ["heartbeat.py"]
 
 
 def test_the_live_view_breaks_no_line():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +97,29 @@ def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
             [sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         assert len(done.stdout.splitlines()) in (3, 4)
+
+
+@pytest.mark.integration
+@pytest.mark.slow
+def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
+    """At most ten lines; here with one step and a few problems."""
+    pytest.importorskip("torch", reason="it trains with torch")
+    if not shutil.which("iverilog"):
+        pytest.skip("no Icarus Verilog")
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = re.findall(r"^```python\n(import rlvr\n.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
+    assert len([line for line in block.splitlines() if line]) <= 10
+    few = 'options={"eval.problems": 3, "train.problems": 2}'
+    quick = block.replace("steps=24", f"steps=1, {few}").replace("samples=4", f"samples=1, {few}")
+    assert quick.count(few) == 2
+
+    done = subprocess.run(
+        [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    run, starter, chance, *problems = done.stdout.splitlines()
+    assert run.startswith("runs/python ")
+    assert starter.startswith("starter ")
+    assert chance.startswith("by chance with p = ")
+    assert len(problems) == 3

@@ -154,6 +154,18 @@ def test_labels_can_be_crossed() -> None:
         breakdown(groups, ["categroy"])
 
 
+def test_crossed_labels_with_commas_stay_apart() -> None:
+    """`x,y` with `z` is another slice than `x` with `y,z`; one label alone is its own name."""
+    groups = [group("a", "1", one="x,y", other="z"), group("b", "0", one="x", other="y,z")]
+
+    by = breakdown(groups, ["one", "other"]).by["one,other"]
+    assert {value: part.pass1 for value, part in by.items()} == {
+        '["x,y", "z"]': 1.0,
+        '["x", "y,z"]': 0.0,
+    }
+    assert breakdown(groups, ["one"]).by["one"].keys() == {"x,y", "x"}
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [(["11", "00"], True), (["11", "0"], False), (["11", "0f"], False), (["11", "ff"], False)],

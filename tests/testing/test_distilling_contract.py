@@ -28,6 +28,7 @@ class RightDistillation(Loss):
 
     needs = needs_of(0)
     importance_weighted = False
+    is_policy_gradient = False
     size = 0
 
     def meet(self, teachers: Mapping[str, Any]) -> None:
@@ -80,8 +81,6 @@ def contract_of(loss: type) -> type[LossContract]:
     """The contract on that loss."""
 
     class Case(LossContract):
-        is_policy_gradient = False
-
         def make_loss(self) -> Any:
             return loss()
 

@@ -54,10 +54,12 @@ def test_all_that_an_advantage_or_a_loss_may_define() -> None:
     """The names that are misspelt below."""
     shared = {"adapted", "meet", "needs", "warnings", "with_memory"}
     of_advantages = {"keep", "metrics", "per_token", "refill_limit"}
+    of_advantages |= {"breaks_ties", "is_group_relative", "is_per_group"}
     assert {*optional_names(Advantage)} == shared | of_advantages
     assert {*optional_names(Loss)} == shared | {
         "builtin_form",
         "importance_weighted",
+        "is_policy_gradient",
         "token_weights",
     }
 

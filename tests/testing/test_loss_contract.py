@@ -380,13 +380,10 @@ def test_pure_distillation_may_ignore_advantages(broken: Broken) -> None:
         def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
             return -(x.clamp(-20, 0) ** 2)
 
-    class Case(LossContract):
+    class SaysSo(NoCredit):
         is_policy_gradient = False
 
-        def make_loss(self) -> Any:
-            return NoCredit()
-
-    assert broken(Case) == set()
+    assert broken(contract_of(SaysSo)) == set()
     assert broken(contract_of(NoCredit)) == {
         "on_policy_gradient_is_reinforce",
         "zero_advantages_give_no_policy_gradient",

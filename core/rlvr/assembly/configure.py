@@ -35,6 +35,7 @@ from rlvr.config.layers import (
 )
 from rlvr.config.part_flags import PartFlags, part_layer, unknown_flag
 from rlvr.errors import ConfigError, PluginError, UnknownNameError
+from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
@@ -96,7 +97,7 @@ def configure(
             first = attrs.evolve(first, **picked)
             chosen, missing = _choose(registry, first, needs, optional)
     specs: dict[str, type] = dict(CORE_OPTIONS)
-    _declare(specs, chosen.parts())
+    declare(specs, chosen.parts())
     if flags.given:
         own = {s.option_namespace for s in (chosen.task, chosen.reward) if s.config}
         told = {s.option_namespace for s in chosen.callbacks}
@@ -108,7 +109,7 @@ def configure(
     own_values = without_outranked(own_values, given, specs, chosen, registry)
     vetted = [*backend_layers(chosen, first), *own_values]
     chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
-    _declare(specs, chosen.teachers)
+    declare(specs, chosen.teachers)
     if needs == "run":
         if getattr(args, "base", None):  # parts that are not those of before: the run says which
             given[0] = without_foreign(given[0], specs, registry)
@@ -151,8 +152,9 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
     """
     if not run.dataset or Path(run.dataset).exists():
         return
-    paths = run.dataset.split(",") if task.reads_several else [run.dataset]
-    if missing := [path for path in paths if not Path(path).exists()]:
+    given = Path(run.dataset)
+    paths = BuildContext(dataset=given).datasets if task.reads_several else (given,)
+    if missing := [path for path in paths if not path.exists()]:
         raise UnknownNameError(
             f"the data set {missing[0]} was asked for.",
             "found: no such file or folder",
@@ -160,8 +162,13 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
         )
 
 
-def _declare(specs: dict[str, type], parts: Sequence[PartSpec]) -> None:
-    """Add the parts' options; two classes under one namespace cannot both be meant."""
+def declare(specs: dict[str, type], parts: Sequence[PartSpec]) -> None:
+    """
+    Add the parts' options.
+
+    Raises:
+        PluginError: Two parts declare different options under one namespace.
+    """
     for spec in parts:
         if spec.config is None:
             continue

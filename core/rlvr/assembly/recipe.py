@@ -123,11 +123,12 @@ def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
         workers=verify.workers or os.cpu_count() or 1,
         train=configured.options.record("train"),
         uses_starter_model=configured.uses_starter,
-        sampling=_sampling(configured) if configured.chosen.sampler is not None else None,
+        sampling=sampling_of(configured) if configured.chosen.sampler is not None else None,
     )
 
 
-def _sampling(configured: Configured) -> SamplingParams:
+def sampling_of(configured: Configured) -> SamplingParams:
+    """How the options say that trajectories are drawn."""
     options: SamplerOptions = configured.options.record("sampler")
     return SamplingParams(**attrs.asdict(options))
 
@@ -193,7 +194,7 @@ async def open_policy_context(
             **attrs.asdict(verifier, recurse=False),
             sampler=await opened(stack, configured, chosen.sampler, context),
             backend=await opened(stack, configured, chosen.backend, context),
-            params=_sampling(configured),
+            params=sampling_of(configured),
         )
 
 

@@ -41,7 +41,7 @@ class ToyTask(Task):
             yield Problem(
                 id=f"toy_{letter}",
                 prompt=[Message(role="user", content=f"{letter}=")],
-                split=split,
+                split="train" if split == "all" else split,
                 labels={"family": letter},
                 payload=(answer, self._config.fail_share),
                 digest=hashlib.sha256(answer.encode()).hexdigest(),

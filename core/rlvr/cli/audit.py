@@ -13,10 +13,11 @@ from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_verifier
 from rlvr.border.promises import problems_of
 from rlvr.builtin.terminal import scoring_progress
-from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.options import LIST_HELP, add_config_flags, add_run_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
+from rlvr.config.coerce import names_in
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -38,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_run_flags(parser, model=False)
     parser.add_argument("--split", default="all", help="split that is audited (default: all)")
-    parser.add_argument("--only", metavar="IDS", help="these problems, separated by commas")
+    parser.add_argument("--only", metavar="IDS", help=f"these problems: {LIST_HELP}")
     parser.add_argument("--mutants", type=int, default=25, metavar="N", help="a problem (25)")
     parser.add_argument(
         "--repeats", type=int, default=3, metavar="N", help="seeds for the reference (3)"
@@ -147,7 +148,7 @@ async def _audit(
 def _chosen(problems: list[Problem], args: argparse.Namespace) -> list[Problem]:
     if args.only:
         known = {p.id: p for p in problems}
-        names = [name.strip() for name in args.only.split(",") if name.strip()]
+        names = names_in(args.only, known)
         for name in names:
             if name not in known:
                 raise UnknownNameError(

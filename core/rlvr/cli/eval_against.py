@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
@@ -13,6 +12,7 @@ from rlvr.assembly.configured import STARTER, Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.trained_model import options_of, trained_at
 from rlvr.cli.eval_sources import Evaluated, from_file, judged_before, sampled
+from rlvr.concurrency import run_blocking
 from rlvr.config.layers import Layer
 from rlvr.errors import UnknownNameError
 from rlvr.evaluation.saved import holds_verdicts
@@ -63,7 +63,7 @@ def prepare(
     other = configure(told, host, needs=NEEDS[kind])
     check_prerequisites(host, other.chosen.task.provider)
     work = from_file if kind == "answers" else sampled
-    return lambda: asyncio.run(work(other, told))
+    return lambda: run_blocking(lambda: work(other, told))
 
 
 def _told(
@@ -73,6 +73,7 @@ def _told(
     told = argparse.Namespace(**vars(args))
     told.completions = told.run_dir = told.model = None
     told.overrides = [w for w in args.overrides if not w.startswith(OF_THE_MODEL)]
+    told.flag_options = {k: v for k, v in args.flag_options.items() if k not in OF_THE_MODEL}
     if configured is not None:
         told.backend = told.sampler = None
     shared = {} if configured is None else _shared(configured)
@@ -87,7 +88,7 @@ def _told(
         told.completions = args.against
         if args.samples is None:  # the file says how many there are
             shared.pop("eval.samples", None)
-            told.flag_options = {k: v for k, v in args.flag_options.items() if k != "eval.samples"}
+            told.flag_options.pop("eval.samples", None)
     told.base = Layer("the evaluation it is compared with", shared, is_typed=True)
     return told
 

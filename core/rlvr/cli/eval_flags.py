@@ -55,8 +55,8 @@ def check_flags(args: argparse.Namespace) -> None:
 def _check_report(args: argparse.Namespace, against: str | None) -> None:
     idle = ["out_file", "completions", "run_dir", "model"]
     if against in (None, "judged"):  # nothing is sampled or judged at all
-        idle += [*JUDGING, *SAMPLING[1:], "figures", "preset", "overrides"]
-        if (flags := args.part_flags) is not None and flags.given:
+        idle += [*JUDGING, *SAMPLING[1:], "figures", "preset", "overrides", "flag_options"]
+        if (flags := getattr(args, "part_flags", None)) is not None and flags.given:
             raise unknown_flag(flags.given[0][0], flags.command, flags.own)
     if given := _given(args, idle):
         raise _refused(
@@ -74,7 +74,8 @@ def _check_report(args: argparse.Namespace, against: str | None) -> None:
 def _given(args: argparse.Namespace, names: list[str] | tuple[str, ...]) -> list[str]:
     """The flags of these that were given, as a person types them."""
     flags = {"out_file": "--out", "run_dir": "--run", "overrides": "key=value"}
-    return [flags.get(n, f"--{n}") for n in names if getattr(args, n) not in (None, [])]
+    flags["flag_options"] = "options="
+    return [flags.get(n, f"--{n}") for n in names if getattr(args, n, None) not in (None, [], {})]
 
 
 def _refused(asked: str, found: str) -> ConfigError:

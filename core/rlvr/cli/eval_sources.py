@@ -19,6 +19,7 @@ from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last,
 from rlvr.border.promises import policy_of, problems_of
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
+from rlvr.config.coerce import names_in
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError
 from rlvr.evaluation import contamination
@@ -155,6 +156,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         ConfigError: None of them answers one of the problems.
     """
     status = RunStatus()
+    source = args.completions if isinstance(args.completions, str) else "completions"
     async with open_verifier(configured, build_context(configured, None), status) as verifier:
         check_is_judged(verifier.task, configured.chosen.task.name)
         options: EvalOptions = configured.options.record("eval")
@@ -168,10 +170,10 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         ]
         completions = group_answers(answers, problems, _asked_samples(configured))
         for reason in completions.unusable:
-            print(f"rlvr: {args.completions}: {reason}", file=sys.stderr)
+            print(f"rlvr: {source}: {reason}", file=sys.stderr)
         if not any(group.trajectories for group in completions.groups):
             raise ConfigError(
-                f"the answers in {args.completions} were to be evaluated.",
+                f"the answers in {source} were to be evaluated.",
                 f"found: none for any of the {len(problems)} problems of split '{options.split}'",
                 'a line is {"id": ..., "completion": ...} or {"id": ..., "files": {...}}; '
                 "check --dataset and --split",
@@ -183,7 +185,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         lowest = configured.chosen.reward.bounds[0]
         counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)
         return Evaluated(
-            model=args.completions,
+            model=source,
             scored=counted,
             samples=completions.samples,
             split=options.split,
@@ -230,7 +232,7 @@ def judged_before(path: Path, labels: Sequence[str]) -> Evaluated:
 
 def crossed(args: argparse.Namespace) -> list[str]:
     """The labels of `--by`."""
-    return [label for label in args.by.split(",") if label]
+    return names_in(args.by)
 
 
 def _rounded(seconds: float | None) -> float | None:

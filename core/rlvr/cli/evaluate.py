@@ -19,7 +19,7 @@ from rlvr.cli.eval_figures import figures_as_text
 from rlvr.cli.eval_flags import check_flags
 from rlvr.cli.eval_report import as_json, as_text
 from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, sampled
-from rlvr.cli.options import add_config_flags, add_run_flags
+from rlvr.cli.options import LIST_HELP, add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.errors import ExitCode, explain
@@ -68,7 +68,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what an answer that --completions lacks counts as (default: wrong)",
     )
     parser.add_argument(
-        "--by", metavar="LABEL,LABEL", default="", help="also slice by these labels together"
+        "--by", metavar="LABELS", default="", help=f"also slice by these together: {LIST_HELP}"
     )
     parser.add_argument("--samples", type=int, help="samples a problem (default: 4, or the file's)")
     parser.add_argument("--split", help="split of the data set (default: test)")
@@ -86,23 +86,13 @@ def main(args: argparse.Namespace) -> int:
     """Sample or read, judge, print pass@k with its interval, by label; compare with another."""
     host = PluginHost.load()
     setup(verbosity=args.verbosity)
-    check_flags(args)
-    given = {"eval.samples": args.samples, "eval.split": args.split}
-    before = judged_before(Path(args.report), crossed(args)) if args.report else None
-    if before is not None:  # what the other side is asked, unless a flag says otherwise
-        given = {"eval.samples": before.samples, "eval.split": before.split or None} | {
-            key: value for key, value in given.items() if value is not None
-        }
-    args.flag_options = {key: value for key, value in given.items() if value is not None}
-    configured = None if before is not None else configured_for(args, host)
-    other = prepare(args, host, configured) if args.against else None
+    evaluated, other = prepared(args, host)
     with writing_to(args.out_file):
-        this = before or evaluated(configured, args)
+        this = evaluated()
         broken = this.besides.broken
         if other is None or not args.json or broken is not None:
             _print_report(this, args)
-        if args.out_file:
-            write_out(Path(args.out_file), "".join(judged_lines(this.scored, this.head)))
+        save(this, args)
     sides = [this]
     if other is not None and broken is None:
         sides.append(_asked(other, this, args))
@@ -113,7 +103,36 @@ def main(args: argparse.Namespace) -> int:
     return _exit_code(sides)
 
 
-def configured_for(args: argparse.Namespace, host: PluginHost) -> Configured:
+def prepared(
+    args: argparse.Namespace, host: PluginHost
+) -> tuple[Callable[[], Evaluated], Callable[[], Evaluated] | None]:
+    """
+    Read or configure both sides, the other one where `--against` names it; calling does the work.
+
+    Raises:
+        ConfigError, PluginError, PrerequisiteError: It cannot begin.
+    """
+    check_flags(args)
+    given = {"eval.samples": args.samples, "eval.split": args.split}
+    before = judged_before(Path(args.report), crossed(args)) if args.report else None
+    if before is not None:  # what the other side is asked, unless a flag says otherwise
+        given = {"eval.samples": before.samples, "eval.split": before.split or None} | {
+            key: value for key, value in given.items() if value is not None
+        }
+    given = {key: value for key, value in given.items() if value is not None}
+    args.flag_options = given | getattr(args, "flag_options", {})
+    configured = None if before is not None else _configured(args, host)
+    other = prepare(args, host, configured) if args.against else None
+    return lambda: before or _evaluated(configured, args), other
+
+
+def save(this: Evaluated, args: argparse.Namespace) -> None:
+    """Write every judged sample to `--out`."""
+    if args.out_file:
+        write_out(Path(args.out_file), "".join(judged_lines(this.scored, this.head)))
+
+
+def _configured(args: argparse.Namespace, host: PluginHost) -> Configured:
     """The options and parts of an evaluation."""
     needs = "score" if args.completions else "trained" if args.run_dir else "eval"
     if args.run_dir:
@@ -123,7 +142,7 @@ def configured_for(args: argparse.Namespace, host: PluginHost) -> Configured:
     return configured
 
 
-def evaluated(configured: Configured | None, args: argparse.Namespace) -> Evaluated:
+def _evaluated(configured: Configured | None, args: argparse.Namespace) -> Evaluated:
     """Sample or read, and judge."""
     assert configured is not None, "there is a report where nothing is configured"
     work = from_file if args.completions else sampled

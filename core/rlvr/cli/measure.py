@@ -5,51 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from attrs import frozen
+from typing import TYPE_CHECKING, Any
 
 from rlvr.cli.train import Options, arguments, listed
 from rlvr.errors import ConfigError
-from rlvr.evaluation.breakdown import Breakdown
+from rlvr.evaluation.compare_models import Evaluation
 from rlvr.log import borrowed, setup
 from rlvr.plugins.host import PluginHost
-from rlvr.types import ScoredGroup
+from rlvr.records.owner import writing_to
+from rlvr.records.run_directory import write_out
 
-__all__ = ["Evaluation", "audit", "evaluate", "score"]
+if TYPE_CHECKING:
+    from rlvr.cli.eval_sources import Evaluated
 
-
-@frozen(kw_only=True)
-class Evaluation:
-    """
-    How often a model is right.
-
-    Attributes:
-        report: Overall (`report.whole`) and by label (`report.by`). Verifications that could not
-            run are in `report.whole.failed` and in no other number.
-        facts: Model, split, samples a problem, seconds, and what was left out.
-        groups: Every sample with its verdict, one group a problem.
-    """
-
-    report: Breakdown
-    facts: Mapping[str, Any]
-    groups: Sequence[ScoredGroup]
-
-    @property
-    def pass1(self) -> float | None:
-        """Share of right samples, averaged over problems; None where nothing was judged."""
-        return self.report.whole.pass1
-
-    @property
-    def interval(self) -> tuple[float | None, float | None]:
-        """The 95 % interval of `pass1` (bootstrap over problems)."""
-        return self.report.whole.low, self.report.whole.high
+Answers = Path | str | Sequence[Mapping[str, Any]]
+__all__ = ["audit", "evaluate", "score"]
 
 
 def evaluate(
     plugin: str | None = None,
     *,
     model: Path | str | None = None,
+    completions: Answers | None = None,
+    report: Path | str | None = None,
+    against: Path | str | None = None,
     task: str | None = None,
     reward: str | None = None,
     dataset: Path | str | None = None,
@@ -57,27 +36,38 @@ def evaluate(
     sampler: str | None = None,
     samples: int | None = None,
     split: str | None = None,
+    missing: str | None = None,
+    by: Sequence[str] | str = (),
+    figures: str | None = None,
     workers: int | None = None,
     seed: int | None = None,
+    out: Path | str | None = None,
     config: Path | str | None = None,
     preset: str | None = None,
     options: Options | None = None,
 ) -> Evaluation:
     """
-    Measure how often a model is right, as `rlvr eval` does.
+    Measure how often a model, or given answers, are right, as `rlvr eval` does.
 
     Args:
         plugin: Domain plugin; None: the run's.
         model: A model spec as text; a `Path`: a run's directory, or one of its checkpoints.
+        completions: Answers that are evaluated instead of a model's, as `score` takes them.
+        report: A file that `out` wrote, which is read again; nothing is sampled or judged.
+        against: A model, a run, or a file of answers or samples to compare with.
         task: Task, where a plugin has several.
         reward: Reward; None: the task's.
         dataset: Data set; None: the embedded one, or the run's.
         backend: Backend; None: the model's, else torch.
         sampler: Sampler; None: the backend's.
-        samples: Samples a problem; None: 4.
+        samples: Samples a problem; None: 4, or as many as the answers hold.
         split: Split of the data set; None: test.
+        missing: What a missing answer counts as: "wrong" or "skip"; None: wrong.
+        by: Labels to slice by together as well.
+        figures: "no": leave out what the task measures besides; None: yes.
         workers: Verifications at a time; None: cores.
         seed: Seed of everything random.
+        out: File for every sample with its verdict.
         config: TOML or YAML file with options.
         preset: Vetted option values of the task.
         options: Further options by key.
@@ -87,8 +77,10 @@ def evaluate(
         CheckpointError: The run has no checkpoint.
     """
     from rlvr.assembly.trained_model import trained_at
-    from rlvr.cli.evaluate import configured_for, evaluated
+    from rlvr.cli.eval_sources import crossed
+    from rlvr.cli.evaluate import prepared, save
     from rlvr.evaluation.breakdown import breakdown
+    from rlvr.evaluation.compare_models import compare
 
     run = model if isinstance(model, Path) else None
     if isinstance(model, str) and (trained_at(Path(model)).run / "run.json").is_file():
@@ -97,35 +89,63 @@ def evaluate(
             "found: a run in a folder of that name, and a text is a model spec",
             f"give the run as a path: model=Path({model!r})",
         )
-    asked = {"eval.samples": samples, "eval.split": split}
     args = arguments(
-        {k: v for k, v in asked.items() if v is not None} | dict(options or {}),
+        options,
         plugin=plugin,
         model=None if run else model,
-        run_dir=None if run is None else str(run),
+        run_dir=run,
+        completions=None if completions is None else _source(completions),
+        report=report,
+        against=against,
         task=task,
         reward=reward,
         dataset=dataset,
         backend=backend,
         sampler=sampler,
+        samples=samples,
+        split=split,
+        missing=missing,
+        by=listed(by),
+        figures=figures,
         workers=workers,
         seed=seed,
+        out_file=out,
         config=config,
         preset=preset,
-        completions=None,
-        figures="no",
-        by="",
     )
+
+    def told(side: Evaluated, **more: Any) -> Evaluation:
+        if side.besides.broken is not None:
+            raise side.besides.broken
+        found = breakdown(side.scored, crossed(args))
+        measured = side.besides.figures
+        more |= {"facts": side.facts, "groups": side.scored, "figures": measured}
+        return Evaluation(report=found, **more)
+
     with borrowed():
         setup()
-        found = evaluated(configured_for(args, PluginHost.load()), args)
-    return Evaluation(report=breakdown(found.scored, []), facts=found.facts, groups=found.scored)
+        evaluated, other = prepared(args, PluginHost.load())
+        with writing_to(args.out_file):
+            this = evaluated()
+            save(this, args)
+        if other is None:
+            return told(this)
+        that = other()
+        comparison = compare(this.scored, that.scored, crossed(args))
+        return told(this, against=told(that), comparison=comparison)
+
+
+def _source(completions: Answers) -> str | bytes:
+    """The path of answers, or what a file of them would hold."""
+    if isinstance(completions, str | Path):
+        return str(completions)
+    return b"".join(json.dumps(dict(answer)).encode() + b"\n" for answer in completions) or b"\n"
 
 
 def score(
     plugin: str | None = None,
     *,
-    completions: Path | str | Sequence[Mapping[str, Any]] | None = None,
+    completions: Answers | None = None,
     golden: bool = False,
     task: str | None = None,
     reward: str | None = None,
@@ -133,6 +153,7 @@ def score(
     split: str = "all",
     workers: int | None = None,
     seed: int | None = None,
+    out: Path | str | None = None,
     config: Path | str | None = None,
     preset: str | None = None,
     options: Options | None = None,
@@ -151,6 +172,7 @@ def score(
         split: Split that is scored.
         workers: Verifications at a time; None: cores.
         seed: Seed of everything random.
+        out: File for the verdicts, a line each.
         config: TOML or YAML file with options.
         preset: Vetted option values of the task.
         options: Further options by key.
@@ -172,15 +194,10 @@ def score(
             "found: both completions and golden" if golden else "found: no answers",
             "give completions=, or golden=True for the data set's references",
         )
-    given: str | bytes | None = None
-    if isinstance(completions, str | Path):
-        given = str(completions)
-    elif completions is not None:
-        given = b"\n".join(json.dumps(dict(answer)).encode() for answer in completions)
     args = arguments(
         options,
         plugin=plugin,
-        completions=given,
+        completions=None if completions is None else _source(completions),
         golden=golden,
         task=task,
         reward=reward,
@@ -196,7 +213,10 @@ def score(
         host = PluginHost.load()
         configured = configure(args, host, needs="score")
         check_prerequisites(host, configured.chosen.task.provider)
-        records, _ = scored(configured, args)
+        with writing_to(None if out is None else str(out)):
+            records, _ = scored(configured, args)
+            if out is not None:
+                write_out(Path(out), "".join(json.dumps(record) + "\n" for record in records))
     return records
 
 

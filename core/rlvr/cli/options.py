@@ -7,8 +7,11 @@ import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 
+from rlvr.config.coerce import names_in
 from rlvr.errors import RlvrError
 from rlvr.specs import PartSpec
+
+LIST_HELP = "a,b (or a JSON list, for names with commas)"
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +126,7 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
             others.append(registry.find(kind, name))
     if chosen.curriculum:
         others.append(registry.find("curriculum", chosen.curriculum))
-    for name in filter(None, (chosen.callback or "").split(",")):
+    for name in names_in(chosen.callback or ""):
         others.append(registry.find("callback", name))
     its = {p: {p.option_namespace: load_object(p.config, p.provider)} for p in others if p.config}
     keys = [row.key for spec in its.values() for row in describe(spec)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import sys
 import tempfile
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from rlvr.assembly.configure import declare
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.border.calls import shown, told_by
 from rlvr.cli import audit
@@ -21,9 +23,9 @@ from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
 from rlvr.cli.plugins_report import Report, mended_by, print_report, said
-from rlvr.config.core import CORE_OPTIONS
-from rlvr.config.layers import Layer, overrides_layer, resolve
-from rlvr.errors import ExitCode, PrerequisiteError
+from rlvr.config.core import CORE_OPTIONS, RunOptions
+from rlvr.config.layers import Layer, resolve
+from rlvr.errors import ConfigError, ExitCode, PrerequisiteError
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -42,8 +44,6 @@ from rlvr.specs import (
 if TYPE_CHECKING:
     from rlvr.testing.offered import Offered
 
-PROBLEMS = 8
-"""Problems of a task whose verifier is audited."""
 _HERE = "the plugin itself"
 
 
@@ -55,18 +55,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", default="toy", help="problems for a reward that no task names")
     parser.add_argument("--model", default="", metavar="SPEC", help="of its backends and teachers")
     parser.add_argument(
+        "--problems", type=int, default=8, metavar="N",
+        help="problems of each task whose verdicts are audited (8)",
+    )  # fmt: skip
+    parser.add_argument(
         "--slow", type=float, default=10.0, metavar="S",
         help="seconds that building a part, listing problems or one verdict may take (10)",
     )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="PART.NAME=VALUE",
-        help="an attribute of the part's contract, such as mine.is_policy_gradient=false",
+        help="an attribute of the part's contract, such as mine.patience=500",
     )  # fmt: skip
     add_json_flag(parser)
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """Check, print a line a part and each finding; exit 3 where a promise does not hold."""
+    """Check, print a line a part and each finding; exit 7 where a promise does not hold."""
     setup(verbosity=args.verbosity)
     Registry(host).active(args.name)
     if importlib.util.find_spec("pytest") is None:
@@ -80,7 +84,9 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
         print_json(report)
     else:
         print_report(args, report)
-    return ExitCode.PLUGIN if report.findings else ExitCode.DONE
+    if report.findings:
+        return ExitCode.PROMISE
+    return ExitCode.PREREQUISITE if report.is_missing_something else ExitCode.DONE
 
 
 def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
@@ -98,7 +104,7 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
         overrides=args.words,
         attributes=attributes_of(args.set),
     )
-    _check_words(offered, args.words)
+    offered.check_overrides()
     report = Report()
     for kind in ("algorithms", "checks", "commands"):
         for spec in getattr(host, kind)():
@@ -110,20 +116,11 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     _run_kit(offered, sound, report)
     for spec in sound:
         match spec:
-            case TaskSpec(reward=str(name)) if name:
+            case TaskSpec() if offered.reward_of(spec) is not None:
                 _audit(spec, offered, args, report)
             case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
                 _audit(spec, offered, args, report)
     return report
-
-
-def _check_words(offered: Offered, words: Sequence[str]) -> None:
-    """Reject an option that no part of the plugin has."""
-    records: dict[str, type] = dict(CORE_OPTIONS)
-    for spec in offered.parts():
-        if spec.config:
-            records[spec.option_namespace] = load_object(spec.config, spec.provider)
-    resolve(records, [overrides_layer(words)])
 
 
 def _named(spec: Any) -> str:
@@ -140,10 +137,11 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
         if isinstance(spec, TaskSpec):
             asked = f"{part} was to list its problems."
             list(made.problems("all"))
-    except PrerequisiteError:
-        raise
     except Exception as error:  # the plugin border
-        report.add(part, asked, said(error), mended_by(error, spec.target, offered.plugin))
+        if refusal := offered.unfit(spec, error):
+            report.refuse(part, refusal)
+        else:
+            report.add(part, asked, said(error), mended_by(error, spec.target, offered.plugin))
         return False
     report.built_s[part] = spent_s = time.perf_counter() - begun
     report.hold(part)
@@ -165,10 +163,10 @@ def _check_record(spec: Any, offered: Offered, report: Report) -> None:
             case AlgorithmSpec():
                 asked = "the parts it names are installed, and its values are values of options."
                 records: dict[str, type] = dict(CORE_OPTIONS)
-                for kind in ("sampler", "advantage", "loss"):
-                    one = Registry(offered.host).find(kind, getattr(spec, kind))
-                    if one.config:
-                        records[one.option_namespace] = load_object(one.config, one.provider)
+                names = {kind: getattr(spec, kind) for kind in ("sampler", "advantage", "loss")}
+                names["checkpointer"] = RunOptions().checkpointer
+                registry = Registry(offered.host)
+                declare(records, [registry.find(kind, name) for kind, name in names.items()])
                 known = {k: v for k, v in spec.values.items() if k.partition(".")[0] in records}
                 resolve(records, [Layer(part, known)])
             case Check():
@@ -220,6 +218,10 @@ class _Kit:
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         part, target = self._part(node.nodeid)
         error = call.excinfo.value
+        spec = vars(self.contracts[node.nodeid.split("::")[1]]).get("spec")
+        if spec is not None and (refusal := self.offered.unfit(spec, error)):
+            self.report.refuse(part, refusal)
+            return
         promise = (node.obj.__doc__ or node.name).strip().splitlines()[0]
         do = mended_by(error, target, self.offered.plugin)
         contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
@@ -252,8 +254,8 @@ def _audit(
     """Run `rlvr audit` on a few problems: the reference is right, nothing is not, none wavers."""
     part = _named(spec)
     task = spec if isinstance(spec, TaskSpec) else offered.task_of(spec)
-    ids = [problem.id for problem in offered.build(task).problems("all")][:PROBLEMS]
-    words = ["-q", "--task", task.full_name, "--only", ",".join(ids)]
+    ids = [problem.id for problem in offered.build(task).problems("all")][: args.problems]
+    words = ["-q", "--task", task.full_name, "--only", json.dumps(ids)]
     words += ["--mutants", "5", "--repeats", "2"]
     if isinstance(spec, RewardSpec):
         words += ["--reward", spec.full_name]
@@ -266,8 +268,9 @@ def _audit(
         file, done, has_failed = audit.audited(
             parser.parse_args([*words, *args.words]), offered.host
         )
-    except PrerequisiteError:
-        raise
+    except (ConfigError, PrerequisiteError) as error:
+        report.refuse(part, error)
+        return
     except Exception as error:  # the plugin border
         do = mended_by(error, spec.target, args.name)
         report.add(part, f"{command} was to be run.", said(error), do)

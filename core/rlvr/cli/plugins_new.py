@@ -104,7 +104,7 @@ def files_of(name: str, kind: str) -> dict[str, str]:
     values |= {"spec": record.__name__, "stem": stem, "part": f"{stem}{kind.capitalize()}"}
     contract = f"{kind.capitalize()}Contract"
     if "test" not in parts and contract in testing.__all__:
-        parts |= _plain_test(kind, contract)
+        parts |= _plain_test(kind, contract, "def __init__" in parts["body"])
     of = {key: _filled(parts.get(key, ""), values) for key in ("body", "fields", "test")}
     kit = sorted(["PluginContract", *parts.get("test_names", [])])
     names = [*parts.get("names", []), record.__name__, "hookimpl"]
@@ -129,18 +129,19 @@ def files_of(name: str, kind: str) -> dict[str, str]:
     return {path: _filled(text, values).strip() + "\n" for path, text in texts.items()}
 
 
-def _plain_test(kind: str, contract: str) -> Mapping[str, Any]:
+def _plain_test(kind: str, contract: str, takes_context: bool) -> Mapping[str, Any]:
     """The contract of a part that needs nothing but to be made."""
     in_run = kind in ("callback", "checkpointer")
-    given, context = (", directory: Path", "run_dir=directory") if in_run else ("", "")
+    context = f"None, BuildContext({'run_dir=directory' if in_run else ''})"
     test = (
         f"\n\nclass Test{kind.capitalize()}({contract}):\n"
-        f"    def make_{kind}(self{given}) -> $part:\n"
-        f"        return $part(None, BuildContext({context}))\n"
+        f"    def make_{kind}(self{', directory: Path' if in_run else ''}) -> $part:\n"
+        f"        return $part({context if takes_context else ''})\n"
     )
     path = ["from pathlib import Path"] if in_run else []
-    uses = {"test_uses": ["BuildContext"], "test_parts": ["$part"], "test_stdlib": path}
-    return {"test": test, "test_names": [contract], **uses}
+    uses = ["BuildContext"] if takes_context else []
+    names = {"test_names": [contract], "test_parts": ["$part"], "test_stdlib": path}
+    return {"test": test, "test_uses": uses, **names}
 
 
 def _imports(stdlib: Sequence[str], names: Mapping[str, Sequence[str]]) -> str:

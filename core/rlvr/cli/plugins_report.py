@@ -9,7 +9,7 @@ from collections import Counter
 from attrs import define, field, frozen
 
 from rlvr.cli.output import table
-from rlvr.errors import explain
+from rlvr.errors import PrerequisiteError, explain
 
 
 @frozen
@@ -24,12 +24,32 @@ class Finding:
 
 @define
 class Report:
-    """What was checked; a part is named by kind and name."""
+    """
+    What was checked; a part is named by kind and name.
+
+    Attributes:
+        counts: Promises by part that "hold", "fail", "skip" (do not apply), or were "refused": the
+            part refuses what it was checked with (a model, options, a task) by a `ConfigError`, or
+            by a `PrerequisiteError`.
+        built_s: Seconds that building each part took.
+        skipped: Why promises do not apply, and a promise of each.
+        findings: Broken promises.
+        refused: What a part said that refused something, and its name.
+        is_missing_something: Whether one of them was a `PrerequisiteError`.
+    """
 
     counts: dict[str, Counter[str]] = field(factory=dict)
     built_s: dict[str, float] = field(factory=dict)
     skipped: dict[str, str] = field(factory=dict)
     findings: list[Finding] = field(factory=list)
+    refused: dict[str, str] = field(factory=dict)
+    is_missing_something: bool = False
+
+    def refuse(self, part: str, error: Exception) -> None:
+        """One more promise that could not be checked: the part asks for what it was not given."""
+        self.hold(part, "refused")
+        self.refused.setdefault(" ".join(f"{part}: {error}".split()), part)
+        self.is_missing_something |= isinstance(error, PrerequisiteError)
 
     def add(self, part: str, asked: str, found: object, do: str) -> None:
         """One more finding; one that differs in the promise alone is counted with the first."""
@@ -72,17 +92,21 @@ def print_report(args: argparse.Namespace, report: Report) -> None:
         [
             part,
             f"{report.built_s[part]:.2f} s" if part in report.built_s else "-",
-            *(counts[name] for name in ("hold", "fail", "skip")),
+            *(counts[name] for name in ("hold", "fail", "skip", "refused")),
         ]
         for part, counts in report.counts.items()
     ]
-    print(table(["part", "built in", "hold", "fail", "do not apply"], rows))
+    print(table(["part", "built in", "hold", "fail", "do not apply", "not checked"], rows))
     if args.verbose:
         for reason, promise in report.skipped.items():
             print(f"does not apply: {reason} ({promise})")
     for finding in report.findings:
         print("\n" + explain(f"{finding.part}: {finding.asked}", finding.found, finding.do))
+    for text in report.refused:
+        print(f"\nnot checked: {text}")
     if report.findings:
         print(f"\n{args.name} breaks promises: {sum(c['fail'] for c in report.counts.values())}")
+    elif report.refused:
+        print(f"\n{args.name} keeps every promise that could be checked; give it what is asked for")
     else:
         print(f"{args.name} keeps every promise that applies")

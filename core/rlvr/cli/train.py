@@ -7,6 +7,7 @@ mapping: `{"train.lr": 1e-4}`. Mistakes raise the errors that the command line r
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -139,11 +140,12 @@ def train(
 
 
 def listed(names: Sequence[str] | str) -> str:
-    """Names, or one of them, as a flag takes them."""
-    return names if isinstance(names, str) else ",".join(names)
+    """Names, or what a flag says of them, as a flag takes them."""
+    return names if isinstance(names, str) else json.dumps(list(names))
 
 
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
     """What the command's parser would have made of these flags."""
     texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
-    return Namespace(**texts, flag_options=dict(options or {}), verbosity=-quiet, json=quiet)
+    given = {"flag_options": dict(options or {}), "overrides": []}
+    return Namespace(**texts, **given, verbosity=-quiet, json=quiet)

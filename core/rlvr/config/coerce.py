@@ -11,7 +11,8 @@ import json
 import math
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Container
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Union
 
@@ -42,6 +43,22 @@ def coerce(value: Any, wanted: Any, *, is_typed: bool = False) -> Any:
     if isinstance(value, str) and not is_typed:
         return _PARSERS[wanted](value)
     return _checked(value, wanted)
+
+
+def names_in(text: str, known: Container[str] = ()) -> list[str]:
+    """
+    The names that a flag gives: `a,b`, or a JSON list where a name has a comma: `["a,b", "c"]`.
+
+    A text that is one of the `known` names is that name alone.
+    """
+    if text in known:
+        return [text]
+    if text.lstrip().startswith("["):
+        with suppress(ValueError):
+            names = json.loads(text)
+            if all(isinstance(name, str | int) for name in names):
+                return list(map(str, names))
+    return [name for part in text.split(",") if (name := part.strip())]
 
 
 def type_name(wanted: Any) -> str:

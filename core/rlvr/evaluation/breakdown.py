@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from attrs import frozen
 
+from rlvr.config.describe import as_text
 from rlvr.errors import UnknownNameError
 from rlvr.evaluation.pass_at_k import KS, interval_of, pass_at
 from rlvr.suggest import did_you_mean
@@ -97,7 +98,7 @@ def breakdown(scored: Sequence[ScoredGroup], crossed: Sequence[str] = ()) -> Bre
     Args:
         scored: The evaluated groups.
         crossed: Labels to slice by together as well, whatever they are: both their names and
-            their values are joined by commas.
+            their values are joined by commas (a JSON list where one has a comma).
 
     Raises:
         UnknownNameError: No problem has one of the crossed labels.
@@ -128,7 +129,7 @@ def kinds_of(
         if 1 <= len(kinds) <= MOST_VALUES:
             by[label] = kinds
     if crossed:
-        by[",".join(crossed)] = _kinds(problems, crossed)
+        by[_together(crossed)] = _kinds(problems, crossed)
     return by
 
 
@@ -154,8 +155,12 @@ def _kinds(problems: Sequence[Problem], labels: Sequence[str]) -> dict[str, list
     for problem in problems:
         values = [problem.labels.get(label, "") for label in labels]
         if all(values):
-            kinds.setdefault(",".join(values), []).append(problem)
+            kinds.setdefault(_together(values), []).append(problem)
     return {value: kinds[value] for value in sorted(kinds)}
+
+
+def _together(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else as_text(tuple(names))
 
 
 def _slice(groups: Sequence[ScoredGroup]) -> Slice:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import comb
+from typing import Any
 
 import attrs
 from attrs import frozen
 
 from rlvr.errors import ConfigError
-from rlvr.evaluation.breakdown import kinds_of
+from rlvr.evaluation.breakdown import Breakdown, kinds_of
 from rlvr.evaluation.pass_at_k import interval
-from rlvr.types import Problem, ScoredGroup
+from rlvr.types import Figure, Problem, ScoredGroup
+
+__all__ = ["Evaluation"]
 
 Verdicts = Mapping[str, Sequence[bool]]
 """Problem id to whether each judged sample is right, in the order of sampling."""
@@ -133,6 +136,40 @@ class Comparison:
     only_against: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class Evaluation:
+    """
+    How often a model, or a file of answers, is right.
+
+    Attributes:
+        report: Overall (`report.whole`) and by label (`report.by`). Verifications that could not
+            run are in `report.whole.failed` and in no other number.
+        facts: Model, split, samples a problem, seconds, and what was left out.
+        groups: Every sample with its verdict, one group a problem.
+        figures: What the task measures besides.
+        against: The other side, where one was asked for.
+        comparison: This side and the other one problem by problem, with the difference of their
+            pass@1 and its interval (`comparison.whole`).
+    """
+
+    report: Breakdown
+    facts: Mapping[str, Any]
+    groups: Sequence[ScoredGroup]
+    figures: Sequence[Figure] = ()
+    against: Evaluation | None = None
+    comparison: Comparison | None = None
+
+    @property
+    def pass1(self) -> float | None:
+        """Share of right samples, averaged over problems; None where nothing was judged."""
+        return self.report.whole.pass1
+
+    @property
+    def interval(self) -> tuple[float | None, float | None]:
+        """The 95 % interval of `pass1` (bootstrap over problems)."""
+        return self.report.whole.low, self.report.whole.high
 
 
 def compare(

@@ -17,11 +17,19 @@ class Advantage(LearningPart):
     Attributes:
         refill_limit: Most further groups of a step in place of those that `keep` drops, as a
             multiple of `train.problems` (dynamic sampling, DAPO).
+        is_group_relative: Set it to False where a group's mean is no baseline (constants, values).
+        is_per_group: Set it to False where groups are normalised together.
+        breaks_ties: Set it to True where one of equally good answers is chosen.
+
+    The last three say which promises of `rlvr.testing.AdvantageContract` apply; a run asks nobody.
     """
 
     kind: ClassVar[str] = "advantage"
 
     refill_limit: int = 0
+    is_group_relative: bool = True
+    is_per_group: bool = True
+    breaks_ties: bool = False
 
     @abc.abstractmethod
     def __call__(self, groups: Sequence[ScoredGroup]) -> Sequence[Sequence[float | None]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from rlvr.config.coerce import names_in
 from rlvr.types import SamplingParams
 
 
@@ -45,3 +46,12 @@ class BuildContext:
     inner: Any = None
     tokenizer: Any = None
     notes: Mapping[str, str] = field(factory=dict)
+
+    @property
+    def datasets(self) -> tuple[Path, ...]:
+        """The paths in `dataset`, for a task that reads several (`TaskSpec.reads_several`)."""
+        if self.dataset is None:
+            return ()
+        if self.dataset.exists():  # its name may hold commas
+            return (self.dataset,)
+        return tuple(map(Path, names_in(str(self.dataset))))

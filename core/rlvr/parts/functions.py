@@ -32,13 +32,17 @@ def advantage(function: Callable[..., Any]) -> type[Advantage]:
 
 
 def loss(
-    *, needs: Needs | None = None, importance_weighted: bool
+    *, needs: Needs | None = None, importance_weighted: bool, is_policy_gradient: bool = True
 ) -> Callable[[Callable[..., Any]], type[Loss]]:
     """A loss of a function `(data, logprobs, outputs) -> (loss, metrics)`, see `Loss.__call__`."""
 
     def decorate(function: Callable[..., Any]) -> type[Loss]:
         made: type[Loss] = _part(
-            Loss, function, needs=needs or Needs(), importance_weighted=importance_weighted
+            Loss,
+            function,
+            needs=needs or Needs(),
+            importance_weighted=importance_weighted,
+            is_policy_gradient=is_policy_gradient,
         )
         return made
 

@@ -39,11 +39,14 @@ class Loss(LearningPart):
         importance_weighted: Whether it weighs tokens by the ratio of the policy to what sampled
             them. It then refuses samples that were not drawn from the policy. Set it to False if
             it does not.
+        is_policy_gradient: Set it to False for a loss that ignores advantages (pure distillation):
+            two promises of `rlvr.testing.LossContract` do not apply then.
     """
 
     kind: ClassVar[str] = "loss"
 
     importance_weighted: bool = True
+    is_policy_gradient: bool = True
 
     @abc.abstractmethod
     def __call__(

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlvr.parts.base import Part
+from rlvr.parts.episode import Episode, SingleTurn
 from rlvr.types import Figure, Probe, Problem, Trajectory
 
 if TYPE_CHECKING:
     from rlvr.parts.backend import Policy
     from rlvr.parts.curriculum import Curriculum
-    from rlvr.parts.episode import Episode
 
 
 class Task(Part):
@@ -38,9 +38,9 @@ class Task(Part):
     def problems(self, split: str) -> Iterable[Problem]:
         """Problems of one split ("train", "test", "all"), in a fixed order, ids unique."""
 
-    @abc.abstractmethod
     def episode(self, problem: Problem) -> Episode:
-        """A fresh episode of the problem."""
+        """A fresh episode of the problem; by default its prompt, and one answer to it."""
+        return SingleTurn(problem.prompt)
 
     def reference(self, problem: Problem) -> Trajectory | None:
         """The ground-truth answer as a trajectory; None: the data set holds none."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import numpy as np
@@ -29,16 +29,12 @@ class AdvantageContract(LearningPartContract):
     """
     What every advantage must hold. Give `make_advantage`.
 
-    Set `is_group_relative = False` where a group's mean is no baseline (constants, values): the
-    promises about baselines are then skipped, aloud. Set `is_per_group = False` where groups are
-    normalised together, and `breaks_ties = True` where one of equally good answers is chosen.
-    Methods that an advantage leaves as they are hold the promises about them, too.
+    Promises that do not apply by what it declares (`is_group_relative`, `is_per_group`,
+    `breaks_ties`) are skipped, aloud. Methods that an advantage leaves as they are hold the
+    promises about them, too.
     """
 
     _base = Advantage
-    is_group_relative: ClassVar[bool] = True
-    is_per_group: ClassVar[bool] = True
-    breaks_ties: ClassVar[bool] = False
 
     def make_advantage(self) -> Advantage:
         """A new advantage, as its spec's target builds it."""
@@ -84,13 +80,13 @@ class AdvantageContract(LearningPartContract):
 
     def test_order_within_a_group_does_not_matter(self) -> None:
         """Turning a group round turns its advantages round."""
-        rewards = NO_TIES_P_G if self.breaks_ties else REWARDS_P_G
+        rewards = NO_TIES_P_G if self.make_advantage().breaks_ties else REWARDS_P_G
         turned = self._advantages([row[::-1] for row in rewards])
         _same([row[::-1] for row in turned], self._advantages(rewards))
 
     def test_groups_do_not_touch_each_other(self) -> None:
         """Each group alone gets what it gets among others, in any order."""
-        if not self.is_per_group:
+        if not self.make_advantage().is_per_group:
             pytest.skip("this advantage normalises groups together (is_per_group = False)")
         alone = [self._advantages([row])[0] for row in REWARDS_P_G]
         _same(alone, self._advantages(REWARDS_P_G))
@@ -154,7 +150,7 @@ class AdvantageContract(LearningPartContract):
             group = _group(0, rewards)
             keep = is_kept(part, group)
             assert keep == is_kept(part, group)
-            if self.is_group_relative and any(_numbers(part([group])[0])):
+            if part.is_group_relative and any(_numbers(part([group])[0])):
                 assert keep, rewards
 
     def test_reads_the_distributions_that_it_needs(self) -> None:
@@ -200,7 +196,7 @@ class AdvantageContract(LearningPartContract):
         return part, taught(data, part.needs.distributions)
 
     def _only_for_group_relative(self) -> None:
-        if not self.is_group_relative:
+        if not self.make_advantage().is_group_relative:
             pytest.skip("this advantage has no group baseline (is_group_relative = False)")
 
 

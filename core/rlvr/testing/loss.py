@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import attrs
 import numpy as np
@@ -26,14 +26,13 @@ class LossContract(LearningPartContract):
     """
     What every loss must hold. Give `make_loss`; torch is imported when a test runs.
 
-    Set `is_policy_gradient = False` for a loss that ignores advantages (pure distillation): the
-    two promises about advantages are then skipped, aloud. A loss that needs outputs
-    gets random ones, and its gradients through them are held to the same promises; so does one
-    that compares distributions, whose teachers are made up. `token_weights` sees all data at once.
+    The two promises about advantages are skipped, aloud, where the loss declares that it ignores
+    them (`is_policy_gradient`). A loss that needs outputs gets random ones, and its gradients
+    through them are held to the same promises; so does one that compares distributions, whose
+    teachers are made up. `token_weights` sees all data at once.
     """
 
     _base = Loss
-    is_policy_gradient: ClassVar[bool] = True
 
     def make_loss(self) -> Loss:
         """A new loss, as its spec's target builds it."""
@@ -250,7 +249,7 @@ class LossContract(LearningPartContract):
         return value.item(), forward.gradients(), metrics
 
     def _only_for_policy_gradients(self) -> None:
-        if not self.is_policy_gradient:
+        if not self.make_loss().is_policy_gradient:
             pytest.skip("this loss says it ignores advantages (is_policy_gradient = False)")
 
 

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 import rlvr.testing
 from rlvr.assembly.build_part import build
+from rlvr.assembly.configure import declare
 from rlvr.assembly.configured import NO_REWARD, NO_TASK, STARTER, Chosen, Configured
+from rlvr.assembly.recipe import sampling_of
 from rlvr.assembly.teachers import model_of
 from rlvr.config.core import CORE_OPTIONS
-from rlvr.config.layers import overrides_layer, resolve
-from rlvr.errors import ConfigError
+from rlvr.config.layers import Layer, overrides_layer, resolve
+from rlvr.config.schema import options_of
+from rlvr.errors import ConfigError, PrerequisiteError, UnknownNameError
 from rlvr.parts import BuildContext, Task
 from rlvr.plugins.discovery import discover
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
-from rlvr.plugins.resolve import load_object
-from rlvr.specs import PartSpec, RewardSpec, TaskSpec
+from rlvr.specs import CurriculumSpec, PartSpec, RewardSpec, TaskSpec
+from rlvr.suggest import did_you_mean
 from rlvr.testing.contract import Contract
-from rlvr.types import Problem, SamplingParams, Trajectory
+from rlvr.types import Problem, Trajectory
 
+GROUP_SIZE = 4
+"""Trajectories a group, as in the contracts: advantages that compare them refuse single ones."""
 IN_RUN = ("callback", "checkpointer")
 """Kinds whose factory is given the directory of a run."""
 
@@ -37,8 +43,9 @@ class Offered:
     Attributes:
         plugin: Its name.
         host: The installed plugins.
-        dataset: Data set of its tasks; None: their embedded ones.
-        model: Model spec of backends and teachers; "": the toy task's starter.
+        dataset: Data set of its tasks, whose problems its curricula then order; None: the tasks'
+            embedded ones.
+        model: Model spec of backends and teachers; "": the toy task's starter, if they take it.
         task: Task whose problems a reward judges that no task names; "toy" by default.
         overrides: `key=value` words.
         attributes: By part name: values of the contract's class attributes.
@@ -58,12 +65,18 @@ class Offered:
         return [spec for spec in own if not getattr(spec, "adapts", False)]
 
     def build(self, spec: PartSpec, directory: Path | None = None) -> Any:
-        """A new part of the spec, with its defaults and what the overrides say of it."""
+        """
+        A new part of the spec, with its defaults and what the overrides say of it.
+
+        Raises:
+            ConfigError: The part refuses its options or the model.
+        """
         records: dict[str, type] = dict(CORE_OPTIONS)
-        if spec.config:
-            records[spec.option_namespace] = load_object(spec.config, spec.provider)
-        known = [word for word in self.overrides if word.partition(".")[0] in records]
-        options = resolve(records, [overrides_layer(known)])
+        declare(records, [spec])
+        own = options_of(records)
+        said = overrides_layer(self.overrides)
+        said = evolve(said, values={k: v for k, v in said.values.items() if k in own})
+        options = resolve(records, [Layer("check", {"sampler.group_size": GROUP_SIZE}), said])
         configured = Configured(
             options=options,
             specs=records,
@@ -71,17 +84,60 @@ class Offered:
             host=self.host,
         )
         context = BuildContext(
-            model=self.model or model_of(STARTER, Registry(self.host).task("toy")),
+            model=self._model,
             dataset=self.dataset if spec.provider == self.plugin else None,
             run_dir=directory,
             train=options.record("train"),
-            sampling=SamplingParams(),
+            sampling=sampling_of(configured),
         )
         return build(configured, spec, context)
 
+    def check_overrides(self) -> None:
+        """
+        Reject an option that no part of the plugin has.
+
+        Raises:
+            UnknownNameError: Suggests the nearest.
+        """
+        known = set(options_of(CORE_OPTIONS))
+        for spec in self.parts():
+            records: dict[str, type] = {}
+            declare(records, [spec])
+            known |= set(options_of(records))
+        for key in overrides_layer(self.overrides).values:
+            if key not in known:
+                raise UnknownNameError(
+                    f"the option {key!r} was given.",
+                    f"found: no part of {self.plugin} has it",
+                    did_you_mean(key, known),
+                )
+
+    @property
+    def _model(self) -> str:
+        return self.model or model_of(STARTER, Registry(self.host).task("toy"))
+
+    def unfit(self, spec: PartSpec, error: Exception) -> Exception | None:
+        """An error of the part as a refusal of what it was given; None: its own fault."""
+        if isinstance(error, ConfigError | PrerequisiteError):
+            return error
+        schemes = getattr(spec, "models", ())
+        if not schemes or self._model.partition(":")[0] in schemes:
+            return None
+        return ConfigError(
+            f"it was given the model {self._model}.",
+            f"found: it takes {', '.join(f'{scheme}:...' for scheme in schemes)}",
+            "name one: --model SPEC",
+        )
+
+    def reward_of(self, task: TaskSpec) -> RewardSpec | None:
+        """The reward that a run gives the task: the one it names, or of its own name."""
+        name = task.reward or task.name
+        found = [r for r in self.host.rewards() if name in (r.name, r.full_name)]
+        return min(found, key=lambda one: one.provider != task.provider, default=None)
+
     def task_of(self, reward: RewardSpec) -> TaskSpec:
         """The task whose reward it is, the plugin's own first; else the one that was named."""
-        tasks = [t for t in self.host.tasks() if t.reward in (reward.name, reward.full_name)]
+        tasks = [t for t in self.host.tasks() if self.reward_of(t) == reward]
         own = [task for task in tasks if task.provider == self.plugin]
         return (own or tasks or [Registry(self.host).task(self.task)])[0]
 
@@ -115,12 +171,15 @@ class Offered:
         if isinstance(spec, TaskSpec):
             found = (problem.split for problem in self.build(spec).problems("all"))
             members["splits"] = tuple(dict.fromkeys(("train", *found)))
-            if spec.reward:
-                reward = Registry(self.host).find("reward", spec.reward)
+            if (reward := self.reward_of(spec)) is not None:
                 members |= {"make_reward": lambda _: self.build(reward)}
                 members |= {"bottom": reward.bounds[0], "top": reward.bounds[1]}
         if isinstance(spec, RewardSpec):
-            members |= {"bounds": spec.bounds, "right": lambda _: self.right(spec)}
+            right = cache(lambda: self.right(spec))  # listing problems may be slow
+            members |= {"bounds": spec.bounds, "right": lambda _: right()}
+        if isinstance(spec, CurriculumSpec) and self.dataset is not None:
+            tasks = [self.build(s) for s in self.host.tasks() if s.provider == self.plugin]
+            members["problems"] = lambda _: [p for task in tasks for p in task.problems("all")]
         return members | dict(self.attributes.get(spec.name, {}))
 
     def right(self, reward: RewardSpec) -> tuple[Problem, Trajectory]:
@@ -138,7 +197,7 @@ class Offered:
         raise ConfigError(
             f"the reward {reward.name} was to judge a right answer.",
             f"found: no problem of the task {spec.full_name} has a reference",
-            "name a task whose problems have one: --task NAME",
+            "define Task.reference, or name a task that has it: --task NAME",
         )
 
 
@@ -159,6 +218,6 @@ def attributes_of(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
             raise ConfigError(
                 f"--set {text} was given.",
                 "found: no PART.NAME=VALUE whose value is JSON",
-                "such as --set mine.is_policy_gradient=false",
+                "such as --set mine.patience=500",
             ) from None
     return found

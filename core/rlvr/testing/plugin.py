@@ -77,6 +77,8 @@ class PluginContract(Contract):
                 assert parameter.default is parameter.empty, f"{name}: pluggy ignores defaults"
         manager = pluggy.PluginManager("rlvr")
         manager.add_hookspecs(rlvr.hookspecs)
+        if own := getattr(module, "RLVR_HOOKSPECS", ""):
+            manager.add_hookspecs(importlib.import_module(own))
         manager.register(module)
         manager.check_pending()
 
@@ -126,8 +128,9 @@ class PluginContract(Contract):
         from rlvr.parts.base import is_slip  # not above: it needs numpy, and this module is light
 
         specs = list(offers(self._import()))
+        beside = offers(importlib.import_module("rlvr.builtin.plugin"))
         known = {name: set(attrs.fields_dict(record)) for name, record in CORE_OPTIONS.items()}
-        for spec in specs:
+        for spec in (*beside, *specs):
             if isinstance(spec, PartSpec) and spec.config:
                 keys = set(attrs.fields_dict(_resolve(spec.config)))
                 known.setdefault(spec.option_namespace, set()).update(keys)

@@ -50,10 +50,10 @@ class CountdownReward(RewardFn):
             sorted(numbers) == sorted(problem.payload.numbers) and value == problem.payload.target
         )
         return Reward(
-            value=1.0 if is_right else self._format_reward,
-            score01=1.0 if is_right else 0.0,
+            value=1.0 if is_right else self._format_reward,  # what training sees
+            score01=1.0 if is_right else 0.0,  # what pass@k counts
             components={"format": self._format_reward, "right": float(is_right)},
-            evidence={"value": str(value), "numbers": numbers},
+            evidence={"value": str(value), "numbers": numbers},  # for people, in `rlvr score`
         )
 
 

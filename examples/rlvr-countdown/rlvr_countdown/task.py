@@ -14,7 +14,6 @@ from rlvr import (
     BuildContext,
     Message,
     Problem,
-    SingleTurn,
     Task,
     Trajectory,
     UnknownNameError,
@@ -36,7 +35,7 @@ class CountdownTask(Task):
     """Puzzles such as: reach 24 with 3, 5 and 9."""
 
     def __init__(self, config: None, context: BuildContext) -> None:
-        path = context.dataset or EMBEDDED
+        path = context.dataset or EMBEDDED  # --dataset PATH
         if not path.is_file():
             raise UnknownNameError(f"no data set at {path}.", "found: nothing", "check --dataset")
         self._problems: list[Problem] = []
@@ -50,10 +49,6 @@ class CountdownTask(Task):
     def problems(self, split: str) -> Iterable[Problem]:
         """Problems of "train", "test" or "all", as the file orders them."""
         return [p for p in self._problems if split in (p.split, "all")]
-
-    def episode(self, problem: Problem) -> SingleTurn:
-        """One prompt, one answer."""
-        return SingleTurn(problem.prompt)
 
     def reference(self, problem: Problem) -> Trajectory:
         """The file's own solution: it must earn the full reward."""
@@ -79,6 +74,7 @@ def _problem(row: Mapping[str, Any]) -> Problem:
         id=str(row["id"]),
         prompt=[Message(role="user", content=prompt)],
         split=str(row["split"]),
-        payload=puzzle,
+        payload=puzzle,  # for the reward alone: the model sees the prompt
+        # kept verdicts are found by it: it changes with whatever decides one
         digest=hashlib.sha256(f"{puzzle.numbers} {puzzle.target}".encode()).hexdigest(),
     )

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from rlvr import BuildContext, ConfigError, Message, Problem, SingleTurn, Task, Trajectory
+from rlvr import BuildContext, ConfigError, Message, Problem, Task, Trajectory
 
 SOLUTIONS = {"d": "x+x", "s": "x*x", "t": "x*3", "f": "x+3"}
 """A right formula of each function: double, square, triple, three further."""
@@ -37,10 +37,6 @@ class FormulaTask(Task):
                 payload=letter,
                 digest=hashlib.sha256(solution.encode()).hexdigest(),
             )
-
-    def episode(self, problem: Problem) -> SingleTurn:
-        """One prompt, one formula."""
-        return SingleTurn(problem.prompt)
 
     def reference(self, problem: Problem) -> Trajectory:
         """A right formula."""

@@ -109,7 +109,6 @@ class TestGroup(_OurAdvantage):
 @variants({"whiten": True}, {"whiten": True, "kl_coef": 0.1})
 class TestWhitenedGroup(_OurAdvantage):
     part = GroupAdvantage
-    is_per_group = False
 
 
 @variants(
@@ -134,24 +133,18 @@ class TestRloo(_OurAdvantage):
 @variants({}, {"whiten": False}, {"kl_coef": 0.1, "discount": 0.9}, {"clip": 0.5})
 class TestGlobal(_OurAdvantage):
     part = GlobalAdvantage
-    is_group_relative = False
 
 
 @variants({}, {"whiten": False, "gae_lambda": 1.0}, {"kl_coef": 0.1, "kl_target": 0.1})
 class TestGae(_OurAdvantage):
     part = GaeAdvantage
-    is_group_relative = False
 
 
 @variants({}, {"threshold": 0.5}, {"threshold": 0.0, "refills": 2})
 class TestBest(_OurAdvantage):
     part = BestAdvantage
-    is_group_relative = False
-    breaks_ties = True
 
 
 class TestOne(AdvantageContract):
-    is_group_relative = False
-
     def make_advantage(self) -> Advantage:
         return OneAdvantage(None, CONTEXT)

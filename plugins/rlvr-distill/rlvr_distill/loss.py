@@ -40,6 +40,7 @@ class DistillLoss(Loss):
     """
 
     importance_weighted = False
+    is_policy_gradient = False
 
     def __init__(self, config: DistillConfig | None, context: BuildContext) -> None:
         self._config = config or DistillConfig()

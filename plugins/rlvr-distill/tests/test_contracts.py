@@ -45,8 +45,6 @@ def variants(*options: dict[str, Any]) -> Any:
     {"loss": "focal", "adapt_temperature": 0.5, "weighting": "curriculum"},
 )
 class TestDistill(_OurLoss):
-    is_policy_gradient = False
-
     def make_loss(self) -> Loss:
         return DistillLoss(DistillConfig(teacher="gpt2:there", **self.options), CONTEXT)
 

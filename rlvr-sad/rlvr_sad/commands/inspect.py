@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 
-from rlvr import UnknownNameError
+from rlvr import UnknownNameError, is_coloured
 from rlvr_sad.commands.arguments import add_files, check_some, checked_files, parser_of
 from rlvr_sad.sessions.prepare import trajectories_of
 from rlvr_sad.sessions.record import Rejected
@@ -118,5 +117,5 @@ def _plain(line: str) -> str:
 
 def _is_coloured(choice: str) -> bool:
     if choice == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+        return is_coloured(sys.stdout)
     return choice == "always"

@@ -26,6 +26,8 @@ class BestAdvantage(Advantage):
     """
 
     config_class = BestConfig
+    is_group_relative = False
+    breaks_ties = True
 
     def __init__(self, config: BestConfig | None, context: BuildContext) -> None:
         self._config = config or BestConfig()
@@ -72,6 +74,8 @@ class OneAdvantage(Advantage):
 
     Turns the loss `sft` into plain imitation of what the sampler yields (the references).
     """
+
+    is_group_relative = False
 
     def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
         """Shape (P, G), ragged in G: all ones."""

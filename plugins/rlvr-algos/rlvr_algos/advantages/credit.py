@@ -42,6 +42,7 @@ class Credit(AdaptiveKl, Advantage):
         self._shaping = Shaping(self._config, context)
         self.needs = Needs(annotations={"reference"} if self._config.kl_coef > 0 else ())
         self.refill_limit = self._config.refills
+        self.is_per_group = self.is_bounded_by_token or not self._config.whiten
         self._check()
 
     def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:

@@ -36,6 +36,7 @@ class GlobalAdvantage(Credit):
     config_class: ClassVar[type[GlobalAdvantageConfig]] = GlobalAdvantageConfig
     smallest_group: int = 1
     is_bounded_by_token = True
+    is_group_relative = False
 
     def raw(self, rewards_P_G: Sequence[Sequence[float]]) -> list[NDArray[np.float64]]:
         """The rewards, unchanged."""
