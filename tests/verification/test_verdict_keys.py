@@ -308,6 +308,19 @@ def test_a_wheel_that_was_built_again_with_the_same_version_is_another(tmp_path:
     assert len(set(told)) == 4
 
 
+def test_what_pip_put_into_a_folder_counts_by_its_record(tmp_path: Path) -> None:
+    """As `pip install --target` does; sources with metadata alone, as in a clone, are read."""
+    write(tmp_path, judge="import library\n" + JUDGE, library="")
+    install(tmp_path, "library", "library")
+    before = salt(tmp_path)
+    edit("library.py")(tmp_path)
+    assert salt(tmp_path) == before
+    (tmp_path / "library-1.dist-info" / "RECORD").unlink()
+    before = salt(tmp_path)
+    edit("library.py")(tmp_path)
+    assert salt(tmp_path) != before
+
+
 @pytest.mark.parametrize("damage", [b"\xff\xfe\x00", b'"half a quote\n\x80', b"a,b,c,d\n" * 3])
 @pytest.mark.parametrize("name", ["RECORD", "METADATA", "top_level.txt"])
 def test_a_damaged_record_of_any_distribution_ends_nothing(

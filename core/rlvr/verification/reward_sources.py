@@ -58,8 +58,10 @@ def unit_of(name: str, own: Iterable[str]) -> Unit | None:
     if found is None:
         return None
     package, places = found
-    if _SITES & set(places[0].parts) and not _is_of(name, frozenset(own)):
-        return _installed(name.partition(".")[0])
+    root = name.partition(".")[0]
+    is_installed = _SITES & set(places[0].parts) or _is_recorded(root, places[0])
+    if is_installed and not _is_of(name, frozenset(own)):
+        return _installed(root)
     units = [_read(place, package) for place in places]
     return "\n".join(text for text, _ in units), frozenset().union(*(names for _, names in units))
 
@@ -75,6 +77,17 @@ def _is_of(name: str, own: frozenset[str]) -> bool:
     if name in own or not {root, *roots} & _packages().keys():
         return name in own
     return bool(set(_packages().get(root, ())) & {d for r in roots for d in _packages().get(r, ())})
+
+
+@cache
+def _is_recorded(root: str, place: Path) -> bool:
+    """Whether pip's record beside a package says that it was put there (`pip install --target`)."""
+    for name in _packages().get(root, ()):
+        with suppress(Exception):  # other people's metadata may hold anything
+            found = metadata.distribution(name)
+            if found.read_text("RECORD") and Path(str(found.locate_file(""))) in place.parents:
+                return True
+    return False
 
 
 @cache
