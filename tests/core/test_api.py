@@ -156,6 +156,7 @@ def test_an_audit_gives_what_the_command_prints() -> None:
 
     assert list(found["problems"]) == ["toy_a"]
     assert list(rlvr.audit("toy", only="toy_a", mutants=1, repeats=1)["problems"]) == ["toy_a"]
+    assert set(rlvr.audit("toy", mutants=1, repeats=1)["problems"]) > {"toy_a"}
     with pytest.raises(rlvr.UnknownNameError, match="toy_d"):
         rlvr.audit("toy", only=["toy_q"])
 

@@ -140,8 +140,8 @@ def train(
 
 
 def listed(names: Sequence[str] | str) -> str:
-    """Names, or what a flag says of them, as a flag takes them."""
-    return names if isinstance(names, str) else json.dumps(list(names))
+    """Names, or what a flag says of them, as a flag takes them; "" for none."""
+    return names if isinstance(names, str) else json.dumps(list(names)) if names else ""
 
 
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
