@@ -41,10 +41,11 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     "slip": ("callback", "def step_finished", "def step_finish", "callback", "did you mean"),
     "impure": ("curriculum", "step=step)", "step=id(object()) % 97)", "curriculum", "assert"),
     "shape": ("advantage", "return [[value", "return [[0.0] + [value", "advantage", ""),
+    "named": ("task", 'reward="named"', 'reward="names"', "task", "no reward plugin"),
     "missing": ("algorithm", '"grpo"', '"grqo"', "algorithm", "grqo"),
     "value": ("algorithm", "1e-5", "'much'", "algorithm", "train.lr"),
     "record": ("check", "return CheckResult(ok=found is not None, found=found or \"nothing\", "
-               "fix=\"apt install python3\")", "return True", "check", "gave True"),
+               "fix=\"apt install python3\")", "return True", "check", "came: True"),
     "called": ("command", "def hello(argv: list[str]) -> int:", "hello = 3\n\n\ndef other(argv):",
                "command", "cannot be called"),
 }  # fmt: skip

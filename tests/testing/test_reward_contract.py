@@ -15,6 +15,7 @@ import attrs
 import pytest
 
 from rlvr import (
+    ConfigError,
     NearMissWarning,
     Outcome,
     Problem,
@@ -302,6 +303,19 @@ def test_a_failure_told_as_zero_is_found(broken: Broken) -> None:
     found = broken(contract_of(ToyReward, ZeroWhenToolIsMissing))
 
     assert found == {"broken_verifier_raises_and_never_scores"}
+
+
+class RefusesAnswers(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        if not trajectory.completion:
+            raise ConfigError("no answer")
+        return await super().__call__(problem, trajectory)
+
+
+def test_an_answer_that_is_refused_is_a_broken_promise() -> None:
+    """`plugins check` takes a ConfigError for a refusal of options; of answers there is none."""
+    with pytest.raises(AssertionError, match="it raised ConfigError"):
+        contract_of(RefusesAnswers)().test_empty_answer_earns_nothing()
 
 
 def test_a_child_left_running_is_found() -> None:

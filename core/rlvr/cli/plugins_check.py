@@ -17,7 +17,7 @@ from attrs import define, field
 
 from rlvr.assembly.configure import declare
 from rlvr.assembly.prerequisites import check_prerequisites
-from rlvr.border.calls import shown, told_by
+from rlvr.border.calls import told_by
 from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
@@ -135,6 +135,9 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
         with tempfile.TemporaryDirectory() as folder:
             made = offered.build(spec, Path(folder))
         if isinstance(spec, TaskSpec):
+            asked = "the reward that it names is installed."
+            if spec.reward:
+                Registry(offered.host).find("reward", spec.reward)
             asked = f"{part} was to list its problems."
             list(made.problems("all"))
     except Exception as error:  # the plugin border
@@ -171,9 +174,7 @@ def _check_record(spec: Any, offered: Offered, report: Report) -> None:
                 resolve(records, [Layer(part, known)])
             case Check():
                 asked = "it gives a CheckResult."
-                found = told_by(spec, spec.target, object, "a CheckResult")
-                if not isinstance(found, CheckResult):
-                    raise TypeError(f"it gave {shown(found)}")
+                told_by(spec, spec.target, CheckResult, "a CheckResult")
             case CommandSpec():
                 asked = "it can be imported and called."
                 if not callable(load_object(spec.target, spec.provider)):
@@ -243,9 +244,6 @@ def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> Non
         status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
-
-
-# --- golden and garbage answers -----------------------------------------------------------------
 
 
 def _audit(

@@ -13,6 +13,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from rlvr.errors import ConfigError
+
 if TYPE_CHECKING:
     from rlvr.parts import Part
 
@@ -95,8 +97,11 @@ def on_open(
 
 async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
     """The outcome of a reward, whose `__call__` may be a plain function or a coroutine."""
-    found = reward(problem, trajectory)
-    return await found if inspect.isawaitable(found) else found
+    try:
+        found = reward(problem, trajectory)
+        return await found if inspect.isawaitable(found) else found
+    except ConfigError as error:  # which refuses no answer: a run counts it as a failure to judge
+        raise AssertionError(f"a verdict, or VerifierError; it raised {error!r}") from error
 
 
 def check_part(part: object, base: type[Part]) -> None:
