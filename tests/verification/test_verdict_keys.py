@@ -321,6 +321,18 @@ def test_what_pip_put_into_a_folder_counts_by_its_record(tmp_path: Path) -> None
     assert salt(tmp_path) != before
 
 
+def test_sources_below_such_a_folder_are_read(tmp_path: Path) -> None:
+    """A clone that is imported in place of the package that pip put above it."""
+    write(tmp_path, library="")
+    install(tmp_path, "library", "library")
+    place = tmp_path / "src"
+    write(place, judge="import library\n" + JUDGE, library="")
+    write(place, sitecustomize=f"import sys; sys.path.append({str(tmp_path)!r})\n")
+    before = salt(place)
+    edit("library.py")(place)
+    assert salt(place) != before
+
+
 @pytest.mark.parametrize("damage", [b"\xff\xfe\x00", b'"half a quote\n\x80', b"a,b,c,d\n" * 3])
 @pytest.mark.parametrize("name", ["RECORD", "METADATA", "top_level.txt"])
 def test_a_damaged_record_of_any_distribution_ends_nothing(

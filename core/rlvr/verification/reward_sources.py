@@ -81,11 +81,12 @@ def _is_of(name: str, own: frozenset[str]) -> bool:
 
 @cache
 def _is_recorded(root: str, place: Path) -> bool:
-    """Whether pip's record beside a package says that it was put there (`pip install --target`)."""
+    """Whether pip put a package where it lies, by the record beside it (`pip install --target`)."""
     for name in _packages().get(root, ()):
         with suppress(Exception):  # other people's metadata may hold anything
             found = metadata.distribution(name)
-            if found.read_text("RECORD") and Path(str(found.locate_file(""))) in place.parents:
+            inside = place.relative_to(str(found.locate_file("")))
+            if inside.parts[0].partition(".")[0] == root and found.read_text("RECORD"):
                 return True
     return False
 
