@@ -32,7 +32,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "Mapping[str, Mapping[str, Any]]": (Mapping,),
     "ExitCode": (int,),
 }
-"""What a field may hold, by its annotation."""
+"""What a field may hold, by its annotation; those of a plugin's own subclasses may be others."""
 _HELD = {"tuple[str, ...]": str, "tuple[float, float]": int | float}
 """What its items are."""
 
@@ -49,7 +49,7 @@ class _Record:
             value, said = getattr(self, one.name), str(one.type)
             items = value if said in _HELD and isinstance(value, tuple | list) else ()
             is_held = all(isinstance(item, _HELD[said]) for item in items)
-            if not isinstance(value, _KINDS[said]) or not is_held:
+            if not isinstance(value, _KINDS.get(said, object)) or not is_held:
                 of = f"{type(self).__name__}.{one.name}"
                 raise TypeError(f"{of} = {value!r}, which is no {said} ({type(value).__name__})")
 

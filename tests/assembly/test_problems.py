@@ -99,5 +99,6 @@ def test_paths_of_several_data_sets_may_hold_commas(tmp_path: Path) -> None:
     for given, missing in ((json.dumps([one, none]), "d,e"), (f"{other},{none}", "d")):
         with pytest.raises(UnknownNameError, match=rf"/{missing} was asked for"):
             check_dataset(RunOptions(dataset=given), several)
+    check_dataset(RunOptions(dataset=json.dumps([one, other] * 200)), several)  # no path so long
     with pytest.raises(UnknownNameError, match="c,"):
         check_dataset(RunOptions(dataset=f"{other},{other}"), TaskSpec(name="t", target="m:T"))

@@ -127,6 +127,18 @@ def test_each_field_of_a_record_has_its_type(record: type) -> None:
             record(**{**given, name: object()})
 
 
+@attrs.frozen(kw_only=True)
+class SlowCheck(Check):
+    minutes: int = 5
+
+
+def test_a_plugin_may_add_fields_to_a_record() -> None:
+    """Of which rlvr knows nothing; those of the record are held to their types as before."""
+    assert SlowCheck(name="gpu", target="a:b").minutes == 5
+    with pytest.raises(TypeError, match="required"):
+        SlowCheck(name="gpu", target="a:b", required="yes")  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("record", "field", "value"),
     [

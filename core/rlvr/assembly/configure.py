@@ -150,11 +150,11 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
     Raises:
         UnknownNameError: It, or one of several, does not exist.
     """
-    if not run.dataset or Path(run.dataset).exists():
+    if not run.dataset:
         return
     given = Path(run.dataset)
     paths = BuildContext(dataset=given).datasets if task.reads_several else (given,)
-    if missing := [path for path in paths if not path.exists()]:
+    if missing := [path for path in paths if not os.path.exists(path)]:
         raise UnknownNameError(
             f"the data set {missing[0]} was asked for.",
             "found: no such file or folder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -48,7 +49,7 @@ def fitted_layers(
         model = model_of(name, task)
     situation = Situation(
         model=model,
-        dataset=dataset if options.values["run.dataset"] and dataset.exists() else None,
+        dataset=dataset if options.values["run.dataset"] and os.path.exists(dataset) else None,
         trains=trains,
         values=options.values,
         said=frozenset(key for layer in given for key in layer.values),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,6 @@ class BuildContext:
         """The paths in `dataset`, for a task that reads several (`TaskSpec.reads_several`)."""
         if self.dataset is None:
             return ()
-        if self.dataset.exists():  # its name may hold commas
+        if os.path.exists(self.dataset):  # its name may hold commas; a long list is no path at all
             return (self.dataset,)
         return tuple(map(Path, names_in(str(self.dataset))))
