@@ -71,7 +71,7 @@ def test_a_check_that_crashes_has_failed(plugin_site):
 
     assert code == 4
     assert "OSError: cannot even look" in findings["crash"]["found"]
-    assert "promised a CheckResult; came: True (bool)" in findings["wrong"]["found"]
+    assert "promised: a CheckResult; came: True (bool)" in findings["wrong"]["found"]
     assert findings["there"]["status"] == "ok"
 
 

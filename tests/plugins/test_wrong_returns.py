@@ -87,6 +87,17 @@ def test_a_check_result_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_check(Check(name="gpu", target=target(monkeypatch, lambda: good))) == good
 
 
+def test_a_check_that_explains_itself_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its own words, not those of the error that it explains."""
+
+    def explains() -> CheckResult:
+        raise PrerequisiteError("Docker does not run here") from OSError("no such socket")
+
+    found = run_check(Check(name="gpu", target=target(monkeypatch, explains)))
+
+    assert found.found == "the check failed: PrerequisiteError: Docker does not run here"
+
+
 NOTHING_LIKE_IT: dict[str, Any] = {
     "nothing": None,
     "text": "toy",
@@ -204,7 +215,7 @@ def test_a_model_that_is_found_is_a_text(
     assert default_model("far", host) == "gpt2:own"
 
 
-@pytest.mark.parametrize("came", ["restart it", 3, Advice, leaves, ["a"]])
+@pytest.mark.parametrize("came", ["restart it", 3, Advice, leaves, ["a"], Unprintable()])
 def test_what_is_no_advice_is_passed_over(came: Any, host: PluginHost) -> None:
     """The next one is asked, and the error says who answered wrongly."""
 

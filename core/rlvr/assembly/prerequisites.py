@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from rlvr.border.calls import Border, said, shown, told_by
-from rlvr.errors import PrerequisiteError, RlvrError
+from rlvr.border.calls import said, told_by
+from rlvr.errors import PartError, PrerequisiteError, RlvrError
 from rlvr.plugins.host import PluginHost
 from rlvr.specs import Check, CheckResult
 
 
 def run_check(check: Check) -> CheckResult:
     """The result of one check; one that raises, or gives something else, has failed, and why."""
-    at = Border(check, check.kind, check.target, promised="a CheckResult")
     try:
-        found = told_by(check, check.target, object, at.promised)
+        return told_by(check, check.target, CheckResult, "a CheckResult")
     except RlvrError as error:
-        return CheckResult(ok=False, found=f"the check failed: {said(error.__cause__ or error)}")
-    if isinstance(found, CheckResult):
-        return found
-    return CheckResult(ok=False, found=f"the check failed: {at.sentence(shown(found))}")
+        raised = error.__cause__ if isinstance(error, PartError) else None
+        return CheckResult(ok=False, found=f"the check failed: {said(raised or error)}")
 
 
 def check_prerequisites(host: PluginHost, provider: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import reprlib
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -247,7 +248,7 @@ class PluginHost:
             if results and isinstance(results[0], Advice):
                 return results[0]
             if results:
-                came = f"{results[0]!r}, which is no Advice"
+                came = f"{reprlib.repr(results[0])}, which is no Advice"
                 error.add_note(f"plugin {name!r}: rlvr_explain_error gave {came}")
         return None
 
