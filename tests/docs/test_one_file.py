@@ -121,5 +121,5 @@ def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     run, starter, chance, *problems = done.stdout.splitlines()
     assert run.startswith("runs/python ")
     assert starter.startswith("starter ")
-    assert chance.startswith("by chance with p = ")
+    assert chance.startswith("p-value of the difference: ")
     assert len(problems) == 3

@@ -21,7 +21,7 @@ class Advantage(LearningPart):
         is_per_group: Set it to False where groups are normalised together.
         breaks_ties: Set it to True where one of equally good answers is chosen.
 
-    The last three say which promises of `rlvr.testing.AdvantageContract` apply; a run asks nobody.
+    The last three say which promises of `rlvr.testing.AdvantageContract` apply; runs ignore them.
     """
 
     kind: ClassVar[str] = "advantage"

@@ -44,7 +44,7 @@ class Sampler(Part):
         """
 
     async def drawn_by(self, policy: Policy) -> Policy:
-        """What draws in truth for this policy: itself, or a server that has its weights by then."""
+        """The policy that really draws for this one: itself, or a server that has its weights."""
         return policy
 
     def why_empty(self) -> str:

@@ -105,10 +105,10 @@ class SamplingPolicy:
 
 class _Following(Policy):
     """
-    Does each thing with the newest weights, which stay until it has ended.
+    Answers each call with the newest weights, which do not change before the call has ended.
 
     For strict policies where steps overlap: a rollout's later turns may be drawn by newer weights,
-    and each completion names its own. `version` and `digest` are those of the last thing begun.
+    and each completion names its own. `version` and `digest` are those of the last call begun.
     """
 
     def __init__(self, source: SamplingPolicy, policy: Policy) -> None:

@@ -34,7 +34,7 @@ class Clock:
     Times one verification; it stands still while that waits for a slot and holds none.
 
     Work that hangs in a slot is timed although another part of its verification waits for one.
-    Work that several verifications wait for has a clock of its own, which theirs follow.
+    Work that several verifications share has a clock of its own: theirs stand still when it does.
     """
 
     _past: float = 0.0
