@@ -7,7 +7,8 @@ import inspect
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import product
 from typing import Any, ClassVar
 
 import attrs
@@ -17,6 +18,8 @@ import rlvr.hookspecs
 from rlvr import API_VERSION
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.fields import HELP
+from rlvr.config.layers import Layer, resolve
+from rlvr.config.schema import options_of
 from rlvr.specs import AlgorithmSpec, Check, CommandSpec, PartSpec, TaskSpec
 from rlvr.testing.contract import Contract
 
@@ -124,16 +127,18 @@ class PluginContract(Contract):
                 assert field.metadata.get(HELP), f"{spec.config}.{field.name} has no help line"
 
     def test_vetted_values_name_real_options(self) -> None:
-        """Values of algorithms and presets are dotted keys that the core or this plugin has."""
+        """Values of algorithms and presets fit options that the core or this plugin has."""
         from rlvr.parts.base import is_slip  # not above: it needs numpy, and this module is light
 
         specs = list(offers(self._import()))
         beside = offers(importlib.import_module("rlvr.builtin.plugin"))
-        known = {name: set(attrs.fields_dict(record)) for name, record in CORE_OPTIONS.items()}
+        records = [*CORE_OPTIONS.items()]
         for spec in (*beside, *specs):
             if isinstance(spec, PartSpec) and spec.config:
-                keys = set(attrs.fields_dict(_resolve(spec.config)))
-                known.setdefault(spec.option_namespace, set()).update(keys)
+                records.append((spec.option_namespace, _resolve(spec.config)))
+        known: dict[str, set[str]] = {}
+        for namespace, record in records:
+            known.setdefault(namespace, set()).update(attrs.fields_dict(record))
         for spec in specs:
             for key in _vetted(spec):
                 namespace, _, name = key.partition(".")
@@ -146,6 +151,10 @@ class PluginContract(Contract):
                     f"{spec.kind} {spec.name!r} sets {key!r}, which does not exist; "
                     f"{namespace} has {sorted(known[namespace])}"
                 )
+            for values, (namespace, record) in product(_values(spec), records):
+                own = options_of({namespace: record})
+                given = Layer(spec.name, {k: v for k, v in values.items() if k in own})
+                resolve({namespace: record}, [given])
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -163,12 +172,17 @@ def offers(module: Any) -> Iterable[Any]:
             yield from implementation()
 
 
+def _values(spec: Any) -> list[Mapping[str, Any]]:
+    """The option values of a spec: its own, and those together with each preset's."""
+    values = spec.values if isinstance(spec, AlgorithmSpec | TaskSpec) else {}
+    presets = spec.presets.values() if isinstance(spec, TaskSpec) else ()
+    return [values, *({**values, **preset} for preset in presets)]
+
+
 def _vetted(spec: Any) -> list[str]:
     """The dotted keys that a spec names: of values and presets, and of other parts' options."""
-    values = getattr(spec, "values", {}) if isinstance(spec, AlgorithmSpec | TaskSpec) else {}
-    presets = spec.presets.values() if isinstance(spec, TaskSpec) else ()
     named = (*getattr(spec, "teachers", ()), *getattr(spec, "starts", ()))
-    return [*values, *(key for preset in presets for key in preset), *named]
+    return [*(key for values in _values(spec) for key in values), *named]
 
 
 def _resolve(target: str) -> Any:
