@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncGenerator
@@ -75,7 +76,7 @@ class ServerSampler(Sampler):
         """Remove weights that were written for the server."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
-        if self._mounted is not None and self._run_dir is not None:
+        if self._mounted is not None:
             shutil.rmtree(self._home(), ignore_errors=True)
 
     async def sample(
@@ -188,7 +189,8 @@ class ServerSampler(Sampler):
 
     def _home(self) -> Path:
         if self._mounted is not None:  # which other runs may use, too
-            return self._mounted / SERVED_WEIGHTS / (self._run_dir.name if self._run_dir else "")
+            run = self._run_dir.name if self._run_dir else f"eval-{os.getpid()}"
+            return self._mounted / SERVED_WEIGHTS / run
         if self._run_dir is not None:
             return self._run_dir / SERVED_WEIGHTS
         self._temporary = self._temporary or Path(tempfile.mkdtemp(prefix="rlvr-served-"))

@@ -378,3 +378,22 @@ def test_a_slow_export_never_puts_older_weights_back(tmp_path: Path, refreshed: 
     assert refreshed == ["digest-2"]
     left = list((tmp_path / "served-weights").iterdir())
     assert [path.name for path in left] == ["000002-digest-2"]
+
+
+def test_an_evaluation_leaves_the_weights_of_runs_alone(
+    tmp_path: Path, refreshed: list[str]
+) -> None:
+    """Both write below one mounted folder; a run's server may still read its own."""
+    of_a_run = tmp_path / "served-weights" / "run" / "000001-abc"
+    of_a_run.mkdir(parents=True)
+    config = ServersConfig(url="http://nowhere#tiny", weights_dir=str(tmp_path))
+
+    async def work() -> None:
+        async with VllmSampler(config, BuildContext()) as sampler:
+            await sampler.drawn_by(Exports(1))
+
+    asyncio.run(work())
+
+    assert refreshed == ["digest-1"]
+    assert [*tmp_path.glob("served-weights/*/*")] == [of_a_run]
+    assert [*tmp_path.glob("served-weights/*")] == [of_a_run.parent]
