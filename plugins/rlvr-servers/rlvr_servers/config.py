@@ -62,8 +62,8 @@ class ServersConfig(RequestOptions):
     )
     slice_tokens: int = option(
         0,
-        "Tokens that one request of a run's sampler draws: its completion goes on with weights "
-        "that are newer by then (--max-staleness); 0: all of a completion",
+        "Most tokens that a run's sampler asks for in one request: a longer completion takes "
+        "several, the later ones by newer weights (--max-staleness); 0: one request",
         unit="tokens",
         validator=ge(0),
     )
