@@ -252,6 +252,15 @@ def test_without_triton_operators_serve(monkeypatch, device, is_there):
 def test_a_card_with_triton_takes_the_kernels(kernels, monkeypatch):
     """The record of a card names them."""
     made = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
     monkeypatch.setattr(kernels, "TritonAttention", lambda *given: made.append(given))
     primitives.CUDA.engine.keywords["attention"]([], torch.device("cuda"))
     assert made == [([], torch.device("cuda"))]
+
+
+@pytest.mark.usefixtures("kernels")
+def test_a_card_before_ampere_takes_operators(monkeypatch):
+    """Triton does not support it; in float32 the backend runs there."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+    monkeypatch.setattr(primitives, "TableAttention", lambda heads, device: "operators")
+    assert primitives.CUDA.engine.keywords["attention"]([], torch.device("cuda")) == "operators"

@@ -26,12 +26,20 @@ from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
 
+_TRITON = (8, 0)
+"""Compute capability from which on Triton is supported: Ampere."""
+_MIXED = "2.10"
+"""PyTorch's first version whose products add bfloat16 inputs to float32 numbers (its pull request
+167931)."""
+
 _plain_engine = partial(Engine, reads_alone=False, weights_of=DecodeWeights)
 
 
 def _by_kernels(heads: Sequence[Heads], device: torch.device) -> DecodeAttention:
-    """Triton's kernels for an NVIDIA card, where Triton is installed (with torch, on Linux)."""
+    """Triton's kernels for an NVIDIA card that Triton takes, where it is installed."""
     if device.type != "cuda" or find_spec("triton") is None:
+        return TableAttention(heads, device)
+    if torch.cuda.get_device_capability(device) < _TRITON:
         return TableAttention(heads, device)
     from rlvr_torch.generation.captured import triton_attention
 
@@ -43,7 +51,8 @@ def _in_float32(dtype: torch.dtype) -> HeadProduct:
 
 
 def _on_tensor_cores(dtype: torch.dtype) -> HeadProduct:
-    return FLOAT32 if dtype == torch.float32 else BFloat16HeadProduct()
+    is_mixed = dtype != torch.float32 and torch.__version__ >= _MIXED
+    return BFloat16HeadProduct() if is_mixed else FLOAT32
 
 
 def _read_by_tensor_cores(net: Net, dtype: torch.dtype) -> DecodeWeights:
