@@ -39,10 +39,11 @@ def _by_kernels(heads: Sequence[Heads], device: torch.device) -> DecodeAttention
     """Triton's kernels for an NVIDIA card that Triton takes, where it is installed."""
     if device.type != "cuda" or find_spec("triton") is None:
         return TableAttention(heads, device)
-    if torch.cuda.get_device_capability(device) < _TRITON:
-        return TableAttention(heads, device)
     from rlvr_torch.generation.captured import triton_attention
 
+    is_old = torch.cuda.get_device_capability(device) < _TRITON
+    if is_old or any(layer.width > triton_attention.WIDEST for layer in heads):
+        return TableAttention(heads, device)
     return triton_attention.TritonAttention(heads, device)
 
 
