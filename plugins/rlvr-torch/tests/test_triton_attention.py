@@ -256,6 +256,7 @@ def test_a_card_with_triton_takes_the_kernels(kernels, monkeypatch):
     """The record of a card names them."""
     made = []
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr(kernels, "build", lambda: None)
     monkeypatch.setattr(kernels, "TritonAttention", lambda *given: made.append(given))
     primitives.CUDA.engine.keywords["attention"]([], torch.device("cuda"))
     assert made == [([], torch.device("cuda"))]
@@ -270,3 +271,17 @@ def test_what_the_kernels_do_not_hold_takes_operators(card, width, monkeypatch):
     heads = [Heads(queries=2, keys=2, width=width, scale=1.0)]
     attention = primitives.CUDA.engine.keywords["attention"]
     assert attention(heads, torch.device("cuda")) == "operators"
+
+
+def test_without_a_compiler_operators_serve(kernels, monkeypatch):
+    """Triton builds what it calls a card with by a C compiler; a machine may have none."""
+
+    def failing():
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
+    monkeypatch.setattr(kernels, "build", failing)
+    monkeypatch.setattr(primitives, "TableAttention", lambda heads, device: "operators")
+    with pytest.warns(RuntimeWarning, match="without Triton's kernels: Failed to find C"):
+        chosen = primitives.CUDA.engine.keywords["attention"]([], torch.device("cuda"))
+    assert chosen == "operators"

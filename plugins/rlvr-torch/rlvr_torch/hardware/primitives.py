@@ -6,6 +6,7 @@ backend for a certain card changes single primitives of `CUDA` with `attrs.evolv
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -43,6 +44,11 @@ def _by_kernels(heads: Sequence[Heads], device: torch.device) -> DecodeAttention
 
     is_old = torch.cuda.get_device_capability(device) < _TRITON
     if is_old or any(layer.width > triton_attention.WIDEST for layer in heads):
+        return TableAttention(heads, device)
+    try:
+        triton_attention.build()
+    except Exception as error:  # whatever it lacks: a C compiler, Python's headers
+        warnings.warn(f"decoding without Triton's kernels: {error}", RuntimeWarning, 2)
         return TableAttention(heads, device)
     return triton_attention.TritonAttention(heads, device)
 
