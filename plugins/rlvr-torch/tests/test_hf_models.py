@@ -363,6 +363,17 @@ def test_the_check_of_a_small_model_takes_one_core(kind, make_hf, monkeypatch):
     assert torch.get_num_threads() == 3
 
 
+def test_a_check_that_does_not_fit_is_not_the_architectures_fault(make_hf, monkeypatch):
+    """It runs on the device: what `rlvr` says of its memory is told, not that of a model."""
+
+    def full(net):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(supported, "_difference", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_net(str(make_hf("llama")))
+
+
 @pytest.mark.parametrize("kind", ["fits", "is refused"])
 def test_the_check_is_of_exact_products(kind, make_hf, monkeypatch):
     """Where a card may round inputs of products to TF32 (`torch.tf32`), and only in the check."""

@@ -104,6 +104,8 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
     try:
         net = HFNet(model) if image_processor is None else HFVisionNet(model, image_processor)
         difference = _difference(net)
+    except torch.OutOfMemoryError:
+        raise  # of the device: it says nothing about the architecture
     except (AttributeError, BackendError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise unsupported(
             model.config.model_type, where, f"{type(error).__name__}: {error}"
