@@ -147,9 +147,12 @@ def test_the_sampler_scores_before_the_trainer() -> None:
             return await super().logprobs(data, which)
 
     class Scoring:
-        draws_from_policy = True
+        draws_from_policy, exports_weights = True, False
 
-        async def score(self, policy: Any, data: Sequence[Datum]) -> list[Any]:
+        async def drawn_by(self, policy: Any) -> Any:
+            return self
+
+        async def score(self, data: Sequence[Datum]) -> list[Any]:
             turns.append("sampler")
             return [d.logprobs for d in data]
 

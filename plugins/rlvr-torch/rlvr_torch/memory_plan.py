@@ -127,8 +127,8 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
     logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * each
     rounded = head * 2 if compute == 2 and not rank else 0  # of a float32 head
     per_key = 2 * shape.layers * shape.keys * compute
-    rows, slots = settings.decode_rows, _power(settings.completion)
-    prompts = -(-rows // settings.group) * settings.prompt
+    rows, slots = _power(settings.decode_rows), _power(settings.completion)
+    prompts = -(-settings.decode_rows // settings.group) * _power(settings.prompt)
     return MemoryPlan(
         shape=shape,
         settings=settings,

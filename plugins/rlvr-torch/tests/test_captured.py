@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import warnings
+from contextlib import contextmanager
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 from rlvr import BackendError, GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.captured.engine import CapturedEngine
-from rlvr_torch.generation.captured.graphs import Capture
+from rlvr_torch.generation.captured.graphs import Capture, CUDACapture
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
@@ -368,6 +371,65 @@ def test_a_pass_that_asks_for_a_number_runs_without_a_capture(net, monkeypatch):
     same(found, Engine(net, NoEnd()).generate(requests))
     assert len(told) == 1
     assert not capture.recordings
+    engine._memory = None  # as after training that needs the memory
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # not tried again: what a failed capture took is not freed
+        same(engine.generate(requests), found)
+
+
+class FakeCUDA:
+    """The calls of a capture; PyTorch's, where the end of one that failed leaves its stream."""
+
+    def __init__(self, monkeypatch):
+        self.streams, self.current, self.used = 0, "plain", []
+        self.graph_pool_handle = object
+        for name in ("Stream", "stream", "set_stream", "current_stream", "graph_pool_handle"):
+            monkeypatch.setattr(torch.cuda, name, getattr(self, name))
+        monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda: SimpleNamespace(replay=lambda: None))
+        monkeypatch.setattr(torch.cuda, "graph", self.graph)
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+
+    def Stream(self):
+        self.streams += 1
+        return SimpleNamespace(wait_stream=lambda other: None)
+
+    def current_stream(self):
+        return SimpleNamespace(wait_stream=lambda other: None, name=self.current)
+
+    def set_stream(self, stream):
+        self.current = getattr(stream, "name", stream)
+
+    @contextmanager
+    def stream(self, stream):
+        before, self.current = self.current, stream
+        self.used.append(stream)
+        yield
+        self.current = before
+
+    @contextmanager
+    def graph(self, graph, *, pool, stream=None, capture_error_mode):
+        assert pool is not None
+        before, self.current = self.current, stream or "PyTorch's"
+        self.used.append(self.current)
+        yield
+        self.current = before
+
+
+def test_captures_warm_up_and_run_on_one_stream_and_leave_it(monkeypatch):
+    """A stream is a workspace of cuBLAS; and work after a failed capture is where it was before."""
+    cuda, capture, times = FakeCUDA(monkeypatch), CUDACapture(), []
+    for _ in range(3):
+        capture.record(lambda: times.append(0))
+    assert (cuda.streams, len(set(map(id, cuda.used))), len(times)) == (1, 1, 6)
+
+    def failing():
+        times.append(0)
+        if len(times) % 2 == 0:
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        capture.record(failing)
+    assert cuda.current == "plain"
 
 
 @pytest.mark.parametrize(("free", "is_kept"), [(None, True), (1 << 30, True), (1000, False)])
@@ -379,6 +441,7 @@ def test_asleep_it_keeps_what_training_can_spare(net, free, is_kept):
     memory = engine._memory
     engine.sleep()
     assert (engine._memory is memory) is is_kept
+    assert (engine._weights is not None) is is_kept  # a card's copy of the head goes with it
     assert engine.generate(requests) == wanted
     batch = engine.start()
     batch.add([engine.sequence(r) for r in requests_of(2, max_tokens=9)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.torch_version import TorchVersion
 
 from rlvr.testing.backend import LikelihoodLoss
 from rlvr_torch.generation.decode_weights import DecodeWeights
@@ -47,6 +48,14 @@ def test_which_product_a_device_has():
         engine = CUDA.engine.keywords["weights_of"]
         net = type("Net", (), {"module": torch.nn.Linear(2, 2), "head": torch.zeros(2, 2)})()
         assert type(engine(net, dtype)._product) is kind
+
+
+@pytest.mark.parametrize("version", ["2.6.0", "2.9.1+cu128", "2.10.0", "2.13.0+cpu"])
+def test_an_older_pytorch_multiplies_in_float32(version, monkeypatch):
+    """2.7 has no `out_dtype`, 2.9 refuses a float32 sum of bfloat16 products."""
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    is_rounded = type(CUDA.head_product(torch.bfloat16)) is BFloat16HeadProduct
+    assert is_rounded == (version in ("2.10.0", "2.13.0+cpu"))
 
 
 @pytest.mark.parametrize("rows", [7, 8, 100])

@@ -363,6 +363,37 @@ def test_the_check_of_a_small_model_takes_one_core(kind, make_hf, monkeypatch):
     assert torch.get_num_threads() == 3
 
 
+def test_a_check_that_does_not_fit_is_not_the_architectures_fault(make_hf, monkeypatch):
+    """It runs on the device: what `rlvr` says of its memory is told, not that of a model."""
+
+    def full(net):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(supported, "_difference", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        load_net(str(make_hf("llama")))
+
+
+@pytest.mark.parametrize("kind", ["fits", "is refused"])
+def test_the_check_is_of_exact_products(kind, make_hf, monkeypatch):
+    """Where a card may round inputs of products to TF32 (`torch.tf32`), and only in the check."""
+    seen, before = [], torch.get_float32_matmul_precision()
+
+    def difference(net):
+        seen.append(torch.get_float32_matmul_precision())
+        return 0.0 if kind == "fits" else 1.0
+
+    monkeypatch.setattr(supported, "_difference", difference)
+    try:
+        torch.set_float32_matmul_precision("high")
+        with contextlib.nullcontext() if kind == "fits" else pytest.raises(BackendError):
+            load_net(str(make_hf("llama")))
+        assert seen == ["highest"]
+        assert torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def test_a_model_is_checked_where_it_computes(make_hf, monkeypatch):
     """Its weights are moved before: logits on a GPU take no time, on a CPU they do."""
     monkeypatch.setattr(load, "build_net", lambda model, where, processor: model)

@@ -20,7 +20,7 @@ from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.runtime.device import settled
-from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss
+from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
 from rlvr_torch.training.logprobs import sequence_logprobs
 from rlvr_torch.training.microbatches import Pieces, microbatches, row_tokens
 from rlvr_torch.training.packing.prefix_packing import BlockAttention
@@ -177,6 +177,20 @@ def test_gradients_are_added_up_in_place(net: GPT2, data: list[Datum]) -> None:
 
     assert len(beside) > 2 * len(list(net.parameters()))
     assert max(beside) <= 4
+
+
+def test_naming_the_problems_needs_no_second_set_of_gradients(net: GPT2, data: list[Datum]) -> None:
+    """Of an update whose gradient is not finite: each datum's is computed when no other is held."""
+    held: list[bool] = []
+
+    def attention(net: Any, row: Any, device: Any) -> Any:
+        held.append(any(weight.grad is not None for weight in net.parameters()))
+        return BlockAttention(net, row, device)
+
+    pieces = Pieces(budget=30, threads=BatchThreads())
+    accumulate(data, ReinforceLoss(), Learner(net=net), pieces)
+    assert explain_gradient(data, ReinforceLoss(), Learner(net=net, attention=attention))
+    assert held == [False] * len(data)
 
 
 class EndsLate(SmallDevice):

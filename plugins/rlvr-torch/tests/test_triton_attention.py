@@ -171,17 +171,20 @@ def test_a_prompt_is_read_once_for_its_rows(kernels):
 
 COMPILE = """
 import sys
+import torch
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from rlvr_torch.generation.captured import triton_attention as kernels
 from rlvr_torch.models.interface import Heads
 
-heads = Heads(queries=16, keys=4, width=128, scale=0.1, window=64, softcap=30.0)
-for name, size in (("bf16", 2), ("fp32", 4)):
+KINDS = [(width, *kind) for width in (128, 512) for kind in (("bf16", 2), ("fp32", 4))]
+for width, name, size in KINDS:
+    heads = Heads(queries=16, keys=4, width=width, scale=0.1, window=64, softcap=30.0)
+    rows = kernels.TritonAttention([heads], torch.device("cpu"))._rows
     shape = kernels.shape_of(heads, size, 256)
     stages = shape.pop("num_stages")
-    given = {**shape, "B": 16, "M": 64, "HAS_SINKS": True}
+    given = {**shape, "B": rows, "M": 4 * rows, "HAS_SINKS": True}
     whole = {"item_places": "*i32", "item_rows": "*i32", "lengths": "*i64", "ages": "*i64"}
     whole |= dict.fromkeys(("tops", "totals", "mixes", "sinks"), "*fp32") | {"scale": "fp32"}
     whole |= dict.fromkeys(("q", "keys", "values", "out"), f"*{name}")
@@ -212,7 +215,7 @@ def test_kernels_compile_for_ada(tmp_path):
         text=True,
         timeout=250,
     )
-    assert done.stdout.split() == ["bf16", "True"] * 3 + ["fp32", "True"] * 3, done.stderr
+    assert done.stdout.split() == (["bf16", "True"] * 3 + ["fp32", "True"] * 3) * 2, done.stderr
 
 
 class NoEnd(CharTokenizer):
@@ -252,6 +255,33 @@ def test_without_triton_operators_serve(monkeypatch, device, is_there):
 def test_a_card_with_triton_takes_the_kernels(kernels, monkeypatch):
     """The record of a card names them."""
     made = []
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
+    monkeypatch.setattr(kernels, "build", lambda: None)
     monkeypatch.setattr(kernels, "TritonAttention", lambda *given: made.append(given))
     primitives.CUDA.engine.keywords["attention"]([], torch.device("cuda"))
     assert made == [([], torch.device("cuda"))]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize(("card", "width"), [((7, 5), 64), ((8, 9), 520)])
+def test_what_the_kernels_do_not_hold_takes_operators(card, width, monkeypatch):
+    """A card that Triton does not support (in float32 the backend runs there); very wide heads."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: card)
+    monkeypatch.setattr(primitives, "TableAttention", lambda heads, device: "operators")
+    heads = [Heads(queries=2, keys=2, width=width, scale=1.0)]
+    attention = primitives.CUDA.engine.keywords["attention"]
+    assert attention(heads, torch.device("cuda")) == "operators"
+
+
+def test_without_a_compiler_operators_serve(kernels, monkeypatch):
+    """Triton builds what it calls a card with by a C compiler; a machine may have none."""
+
+    def failing():
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
+    monkeypatch.setattr(kernels, "build", failing)
+    monkeypatch.setattr(primitives, "TableAttention", lambda heads, device: "operators")
+    with pytest.warns(RuntimeWarning, match="without Triton's kernels: Failed to find C"):
+        chosen = primitives.CUDA.engine.keywords["attention"]([], torch.device("cuda"))
+    assert chosen == "operators"

@@ -6,6 +6,7 @@ backend for a certain card changes single primitives of `CUDA` with `attrs.evolv
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
@@ -26,15 +27,29 @@ from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
 
+_TRITON = (8, 0)
+"""Compute capability from which on Triton is supported: Ampere."""
+_MIXED = "2.10"
+"""PyTorch's first version whose products add bfloat16 inputs to float32 numbers (its pull request
+167931)."""
+
 _plain_engine = partial(Engine, reads_alone=False, weights_of=DecodeWeights)
 
 
 def _by_kernels(heads: Sequence[Heads], device: torch.device) -> DecodeAttention:
-    """Triton's kernels for an NVIDIA card, where Triton is installed (with torch, on Linux)."""
+    """Triton's kernels for an NVIDIA card that Triton takes, where it is installed."""
     if device.type != "cuda" or find_spec("triton") is None:
         return TableAttention(heads, device)
     from rlvr_torch.generation.captured import triton_attention
 
+    is_old = torch.cuda.get_device_capability(device) < _TRITON
+    if is_old or any(layer.width > triton_attention.WIDEST for layer in heads):
+        return TableAttention(heads, device)
+    try:
+        triton_attention.build()
+    except Exception as error:  # whatever it lacks: a C compiler, Python's headers
+        warnings.warn(f"decoding without Triton's kernels: {error}", RuntimeWarning, 2)
+        return TableAttention(heads, device)
     return triton_attention.TritonAttention(heads, device)
 
 
@@ -43,7 +58,8 @@ def _in_float32(dtype: torch.dtype) -> HeadProduct:
 
 
 def _on_tensor_cores(dtype: torch.dtype) -> HeadProduct:
-    return FLOAT32 if dtype == torch.float32 else BFloat16HeadProduct()
+    is_mixed = dtype != torch.float32 and torch.__version__ >= _MIXED
+    return BFloat16HeadProduct() if is_mixed else FLOAT32
 
 
 def _read_by_tensor_cores(net: Net, dtype: torch.dtype) -> DecodeWeights:

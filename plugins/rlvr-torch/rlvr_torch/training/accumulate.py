@@ -212,12 +212,18 @@ def _batches(data: Sequence[Datum], budget: int) -> list[list[int]]:
 
 
 def explain_gradient(data: Sequence[Datum], loss: Loss, learner: Learner) -> str:
-    """Which problems give a gradient that is not finite (each is tried alone; slow)."""
+    """
+    Which problems give a gradient that is not finite (each is tried alone; slow).
+
+    The weights' `grad` is lost: another set of gradients may not fit beside it.
+    """
     culprits = []
     for datum in data:
         if not datum.mask.any():
             continue
-        _, grads = learner.gradients([datum], loss)
-        if not all(bool(torch.isfinite(grad).all()) for grad in grads if grad is not None):
+        learner.clear_gradients()
+        learner.add_gradients([datum], loss)
+        grads = [weight.grad for weight in learner.weights if weight.grad is not None]
+        if not all(bool(torch.isfinite(grad).all()) for grad in grads):
             culprits.append(datum)
     return name_problems(culprits)

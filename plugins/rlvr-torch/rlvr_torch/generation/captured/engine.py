@@ -87,4 +87,4 @@ class CapturedEngine(Engine):
         if memory is None or free is None or not memory.is_free:
             return
         if memory.cache.size > free / 2:
-            self._memory = None
+            self._memory = self._weights = None  # a copy of the head, too

@@ -18,7 +18,14 @@ _USES = 3  # passes of a shape before it is worth a capture
 
 
 class Capture:
-    """How a device replays work and gives results to the host; here it computes anew each time."""
+    """
+    How a device replays work and gives results to the host; here it computes anew each time.
+
+    Attributes:
+        is_on: Whether passes are captured; not again after one that could not be.
+    """
+
+    is_on = True
 
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
         """
@@ -43,20 +50,26 @@ class CUDACapture(Capture):
 
     def __init__(self) -> None:
         self._pool: Any = None
+        self._side: Any = None  # one stream for all: cuBLAS keeps a workspace for each
 
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
+        self._side = side = self._side or torch.cuda.Stream()
+        current = torch.cuda.current_stream()
+        side.wait_stream(current)
         with torch.cuda.stream(side):  # libraries allocate what they keep before the capture
             step()
-        torch.cuda.current_stream().wait_stream(side)
+        current.wait_stream(side)
         self._pool = self._pool or torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
+        # Other threads may use the card meanwhile: a teacher, say.
+        capture = torch.cuda.graph(
+            graph, pool=self._pool, stream=side, capture_error_mode="thread_local"
+        )
         try:
-            # Other threads may use the card meanwhile: a teacher, say.
-            with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+            with capture:
                 step()
         except RuntimeError:
+            torch.cuda.set_stream(current)  # PyTorch leaves the other one where a capture fails
             torch.cuda.synchronize()
             raise
         return graph.replay
@@ -88,7 +101,6 @@ class StepGraphs:
     def __init__(self, capture: Capture) -> None:
         self.captures = 0
         self._capture = capture
-        self._is_on = True
         self._uses: dict[Hashable, int] = {}
         self._replays: dict[Hashable, Callable[[], None]] = {}
         self._memory: Hashable = None
@@ -120,7 +132,7 @@ class StepGraphs:
 
     def _record(self, shape: Hashable, step: Callable[[], None]) -> Callable[[], None]:
         uses = self._uses[shape] = self._uses.get(shape, 0) + 1
-        if not self._is_on or uses <= _USES:
+        if not self._capture.is_on or uses <= _USES:
             return step
         try:
             replay = self._capture.record(step)
@@ -128,7 +140,7 @@ class StepGraphs:
             raise
         except RuntimeError as error:
             warnings.warn(f"decoding without CUDA graphs: {error}", RuntimeWarning, 2)
-            self._is_on = False
+            self._capture.is_on = False  # PyTorch does not free what a failed capture took
             return step
         self.captures += 1
         self._replays[shape] = replay

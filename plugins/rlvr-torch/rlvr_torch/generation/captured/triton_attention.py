@@ -27,7 +27,15 @@ from rlvr_torch.models.interface import Heads
 _PART = 256  # keys that a program looks at
 _ROWS = 16  # rows of an item, at most
 _QUERIES = 64  # queries of a program, rows times heads, that are aimed at
+_NUMBERS = 1 << 14  # numbers in the queries of a program, at most: they lie in its 99 KiB too
 _LEAST = 16  # rows and columns that a product of Triton has at least
+WIDEST = 512
+"""The widest head whose program fits 99 KiB."""
+
+
+def build() -> None:
+    """Have Triton build what it calls the card with; it raises without a C compiler, say."""
+    triton.runtime.driver.active.get_current_target()
 
 
 @triton.jit
@@ -165,7 +173,9 @@ class TritonAttention(DecodeAttention):
     def __init__(self, heads: Sequence[Heads], device: torch.device) -> None:
         super().__init__(heads, device)
         most = max(layer.queries // layer.keys for layer in heads)
-        self._rows = max(1, min(_ROWS, _QUERIES // power(most)))  # of an item
+        widest = max(power(layer.width) for layer in heads)
+        queries = min(_QUERIES, _NUMBERS // widest)
+        self._rows = max(1, min(_ROWS, queries // power(most)))  # of an item
         self._part = _PART
         self._item_rows = torch.zeros(0, self._rows, dtype=torch.int32, device=device)
         self._item_places = torch.zeros(0, dtype=torch.int32, device=device)

@@ -97,18 +97,22 @@ def build_net(model: Any, where: str, image_processor: ImageProcessor | None = N
         BackendError: It does not attend through transformers' interface, or its logits through
             our attention are not its own.
     """
-    threads = torch.get_num_threads()
+    threads, precision = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")  # TF32 differs by more than what is allowed
     if sum(value.numel() for value in model.parameters()) < _SMALL:
         torch.set_num_threads(1)  # cores would wait for each other at each product
     try:
         net = HFNet(model) if image_processor is None else HFVisionNet(model, image_processor)
         difference = _difference(net)
+    except torch.OutOfMemoryError:
+        raise  # of the device: it says nothing about the architecture
     except (AttributeError, BackendError, KeyError, RuntimeError, TypeError, ValueError) as error:
         raise unsupported(
             model.config.model_type, where, f"{type(error).__name__}: {error}"
         ) from error
     finally:
         torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(precision)
     is_quantized = getattr(model, "is_quantized", False)
     tolerance = _LOOSE if is_quantized else _TOLERANCE.get(net.head.dtype, _LOOSE)
     if not difference <= tolerance:
