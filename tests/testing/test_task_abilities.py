@@ -58,7 +58,7 @@ def test_the_optional_names_are_these() -> None:
     """The list that the next test goes through is not empty, and not outdated."""
     assert optional(Task) == [
         "annotate", "curriculum", "curriculum_option", "discover", "discovered",
-        "discovers_problems", "is_offline", "measure", "probes", "prove", "reference",
+        "discovers_problems", "episode", "is_offline", "measure", "probes", "prove", "reference",
         "unsupported", "warnings", "why_unanswerable",
     ]  # fmt: skip
     assert optional(Episode) == [
