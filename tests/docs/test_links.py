@@ -28,6 +28,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.\w+)`")
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "runs"}
@@ -92,6 +93,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert target.is_relative_to(ROOT), f"{_name(page)}: {link} leaves the repository"
         if anchor:
             assert anchor in _anchors(target), f"{_name(page)}: no heading for {link}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_pictures_exist_and_say_what_they_show(page: Path) -> None:
+    """A picture is a file of the repository and has words for readers who do not see it."""
+    for words, link in IMAGE.findall(_prose(page)):
+        assert (page.parent / link).is_file(), f"{_name(page)}: {link}"
+        assert len(words.split()) > 1, f"{_name(page)}: {link} has no text alternative"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)

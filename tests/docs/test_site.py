@@ -24,7 +24,7 @@ def built(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.integration
 @pytest.mark.slow
 def test_the_site_is_built_and_a_broken_link_is_found(tmp_path: Path) -> None:
-    """All pages have their place; the same build fails for one link that leads nowhere."""
+    """Every page is in it; a missing page, heading or picture fails the same build."""
     pytest.importorskip("material", reason="the site needs: pip install mkdocs-material")
     done = built(ROOT / "mkdocs.yml", tmp_path / "site")
 
@@ -41,8 +41,11 @@ def test_the_site_is_built_and_a_broken_link_is_found(tmp_path: Path) -> None:
     for page in (broken / "docs").rglob("*.md"):
         if page.name != "index.md":
             page.write_text(f"# {page.stem}\n")
-    (broken / "docs" / "index.md").write_text("[gone](gone.md)\n\n[no heading](cli.md#gone)\n")
+    (broken / "docs" / "index.md").write_text(
+        "[gone](gone.md)\n\n[no heading](cli.md#gone)\n\n![no picture](images/gone.svg)\n"
+    )
     told = built(broken / "mkdocs.yml", tmp_path / "other")
     assert told.returncode == 1
     assert "gone.md" in told.stderr
     assert "cli.md#gone" in told.stderr
+    assert "images/gone.svg" in told.stderr
