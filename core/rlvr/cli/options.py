@@ -71,7 +71,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         "--max-staleness",
         type=int,
         metavar="N",
-        help="updates that sampling may lag behind training (default: 0, strictly on-policy)",
+        help="steps that sampling may lag behind training (default: 0, strictly on-policy)",
     )
 
 

@@ -90,7 +90,7 @@ def train(
         curriculum: Which problems a step takes; None: as the task says.
         callbacks: Names of observers, or one name.
         steps: Batches of problems to train on.
-        max_staleness: Updates that sampling may lag behind training.
+        max_staleness: Steps that sampling may lag behind training.
         seed: Seed of everything random.
         out: Run directory; None: `runs/TIME-PLUGIN-ALGO`.
         resume: A run directory to go on with, or "auto".
