@@ -1,4 +1,4 @@
-"""Training data before use: what nobody should train on, said the same way by every backend."""
+"""Check training data before use: every backend rejects the same faults with the same messages."""
 
 from __future__ import annotations
 

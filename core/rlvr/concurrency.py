@@ -1,4 +1,4 @@
-"""Coroutines beside each other, none of which outlives the wait for them."""
+"""Run coroutines concurrently; none runs on after the wait for them has ended."""
 
 from __future__ import annotations
 

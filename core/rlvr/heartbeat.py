@@ -1,4 +1,4 @@
-"""What a command shows of itself: a sign of life where its output is redirected, and colours."""
+"""Progress lines of a command whose output is redirected, and whether it may use colours."""
 
 from __future__ import annotations
 

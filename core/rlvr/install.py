@@ -1,4 +1,4 @@
-"""The command that installs a distribution here: from where rlvr itself, or that one, came from.
+"""The command that installs a distribution the way rlvr, or that distribution, was installed.
 
 pip keeps where a distribution came from in `direct_url.json` (PEP 610). From a clone or a folder of
 wheels, the bare name would find nothing on an index, or somebody else's.

@@ -1,4 +1,4 @@
-"""For a plugin's own command: a policy from a model spec or a run, a task with its verifier."""
+"""Open a policy from a model spec or a run, or a task with its verifier, for a plugin's command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what optional methods of parts give: the same in a run and in the kit.
+"""Check the results of optional methods of parts, in a run and in the contract kit.
 
 Each function raises `PartError`, which names the part, where the part raised or gave something
 else than its first line says.

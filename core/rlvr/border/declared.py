@@ -1,4 +1,4 @@
-"""Compares what a part declares with the methods it overrides, in the kit and in a run."""
+"""Compare what a part declares with the methods it overrides, in the contract kit and in a run."""
 
 from __future__ import annotations
 

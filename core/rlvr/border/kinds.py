@@ -1,4 +1,4 @@
-"""What each kind of part has to derive from; checked when a part is built, opened or given."""
+"""The base class of each kind of part; checked when a part is built, opened or passed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of what parts give: problems, groups, advantages, metrics (rewards: `verification`).
+"""Check the results of parts: problems, groups, advantages, metrics (rewards: `verification`).
 
 Each function raises `PartError`, which names the part, where the part raised or gave something
 else than the function's docstring says.

@@ -1,4 +1,4 @@
-"""`rlvr audit`: does the verifier accept right answers, reject wrong ones, and never waver?"""
+"""`rlvr audit`: does the verifier accept right answers and reject wrong ones, every time?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlvr doctor`: what the plugins need from this machine, and the command that mends it."""
+"""`rlvr doctor`: what the plugins need from this machine, and the command that installs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The other side of `rlvr eval --against`: a model, a run, answers, or what was judged before."""
+"""The other side of `rlvr eval --against`: a model, a run, answers, or a saved evaluation."""
 
 from __future__ import annotations
 

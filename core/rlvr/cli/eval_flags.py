@@ -1,4 +1,4 @@
-"""Flags of `rlvr eval` that do not go together: none is accepted and ignored."""
+"""Reject flags of `rlvr eval` that exclude each other or would have no effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlvr eval`: how often is a model, or a file of answers, right, and is it better than another?"""
+"""`rlvr eval`: pass rates of a model or of a file of answers, alone or beside another one."""
 
 from __future__ import annotations
 

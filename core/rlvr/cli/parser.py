@@ -1,4 +1,4 @@
-"""argparse as rlvr wants it: suggestions, options between words, common flags everywhere."""
+"""argparse with suggestions, options between positional words, and the common flags."""
 
 from __future__ import annotations
 

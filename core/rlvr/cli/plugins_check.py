@@ -1,4 +1,4 @@
-"""`rlvr plugins check NAME`: builds every part of a plugin and holds it to its promises."""
+"""`rlvr plugins check NAME`: build every part of a plugin and test what it promises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `rlvr plugins check` found: promises that hold and those that do not, in words."""
+"""The report of `rlvr plugins check`: promises kept and promises broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlvr runs`: what runs have written. Each verb is a module of its own."""
+"""`rlvr runs`: list, show, compare and trace runs. Each verb is a module of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlvr runs compare RUN RUN ...`: curves, what they come to, and what was set differently."""
+"""`rlvr runs compare RUN RUN ...`: curves, their summaries, and the settings that differ."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rlvr score`: judge answers, or prove that the references are accepted."""
+"""`rlvr score`: judge answers in a file, or the references of the data set."""
 
 from __future__ import annotations
 

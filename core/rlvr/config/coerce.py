@@ -1,4 +1,4 @@
-"""A given value as the type that its option declares.
+"""Convert a given value to the type that its option declares.
 
 cattrs would not shorten this: its structuring accepts what options must refuse (`bool("false")` is
 True, 1.7 as int is 1, nan is a float), so each type below would need a hook of the same length, and

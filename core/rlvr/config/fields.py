@@ -1,4 +1,4 @@
-"""How an option is declared: an attrs field with a help line, a unit and choices."""
+"""Declare an option: an attrs field with a help line, a unit and choices."""
 
 from __future__ import annotations
 

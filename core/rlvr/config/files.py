@@ -1,4 +1,4 @@
-"""The layer of a TOML or YAML file."""
+"""Option values of a TOML or YAML file, as a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One source of option values: what it is, and those made of words and of the environment."""
+"""One source of option values (a layer), and the layers of words and of the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The problems to choose from, and what follows from them alone."""
+"""The problems of a run to choose from, and values computed from them once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a part may know when it is built; plugins import it from `rlvr.parts`."""
+"""The values that a part gets when it is built; plugins import it from `rlvr.parts`."""
 
 from __future__ import annotations
 

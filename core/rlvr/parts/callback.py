@@ -1,4 +1,4 @@
-"""A callback: it is told what happens in a run, decides nothing, and its failure ends nothing."""
+"""A callback: it observes a run and decides nothing; the run goes on if it fails."""
 
 from __future__ import annotations
 

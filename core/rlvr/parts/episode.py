@@ -1,4 +1,4 @@
-"""An episode: one problem being attempted."""
+"""An episode: the turns of one attempt at a problem."""
 
 from __future__ import annotations
 

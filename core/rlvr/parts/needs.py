@@ -1,4 +1,4 @@
-"""What an advantage or a loss asks of other parts, and the methods that both have."""
+"""The needs of an advantage or a loss, met by other parts, and the methods that both have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task: where problems come from."""
+"""A task: gives the problems of a domain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class Task(Part):
     """
-    Where problems come from.
+    Gives problems, episodes and references of a domain.
 
     Attributes:
         is_offline: Its trajectories exist already, and are learnt from as they are. An evaluation

@@ -1,4 +1,4 @@
-"""A teacher: a frozen model that tells how likely the policy's tokens are."""
+"""A teacher: a frozen model that gives logprobs of the policy's tokens."""
 
 from __future__ import annotations
 

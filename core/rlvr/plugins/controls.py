@@ -1,4 +1,4 @@
-"""The environment variables that choose which plugins may load and what is printed of it."""
+"""The environment variables that choose the plugins to load, and trace them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which plugins are installed. Reads metadata files only; imports no plugin."""
+"""Find the installed plugins from metadata files; imports no plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of a run: what was done from when to when, for a picture of what overlapped.
+"""Spans of a run: begin and end of each piece of work, for a trace of what overlapped.
 
 A line of `trace.jsonl` is one span: `name`, `lane` ("sample", "train", "verification 3", ...; a row
 of the picture),

@@ -1,4 +1,4 @@
-"""For samplers of plugins that have the tokens drawn elsewhere.
+"""A base for samplers of plugins whose tokens are drawn elsewhere.
 
 `GroupSampler` is the loop over turns; `cut` says where a completion ends, whatever a server made of
 the stop conditions; `with_stop_texts` adds those of an episode. `sample_groups` has a sampler do

@@ -1,4 +1,4 @@
-"""Requests for whole distributions, which a distilling loss makes to its teachers; can they answer?
+"""Requests for whole distributions by a distillation loss, and checks that teachers can answer.
 
 Shapes: T tokens of a datum, n of them supervised, k tokens a row.
 """

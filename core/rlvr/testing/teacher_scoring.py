@@ -1,4 +1,4 @@
-"""Promises of a teacher that tells more than the logprobs of given tokens."""
+"""Promises of a teacher that gives more than the logprobs of given tokens."""
 
 from __future__ import annotations
 

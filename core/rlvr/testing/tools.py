@@ -1,4 +1,4 @@
-"""Tests that need something outside Python ask here, and skip aloud when it is missing."""
+"""Skip a test, with the reason, if a tool outside Python is missing."""
 
 from __future__ import annotations
 

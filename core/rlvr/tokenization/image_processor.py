@@ -1,4 +1,4 @@
-"""How a vision-language model takes pictures: the tokens that stand for one, and its pixels.
+"""Image processor of a vision-language model: the tokens that stand for a picture, and its pixels.
 
 A processor of transformers knows both; nothing of that library is imported here.
 """

@@ -1,4 +1,4 @@
-"""Where a completion ends: at an end token, or at the first stop text, to the byte."""
+"""Find the end of a completion: an end token, or the first stop text, to the byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The policy that samples, asked for once a version, and the probe of each version."""
+"""The policy that samples, opened once for each version of the weights, and the probe of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The small stages between the parts, in order: admit, collate, consult, annotate, update, ..."""
+"""The small stages of a step between the parts: admit, collate, consult, annotate, update, ..."""
 
 from __future__ import annotations
 

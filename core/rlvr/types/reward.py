@@ -1,4 +1,4 @@
-"""What a verifier may say of an answer, and the answers to one problem with what it said."""
+"""The outcomes of a verification, and the group of answers to one problem with their outcomes."""
 
 from __future__ import annotations
 

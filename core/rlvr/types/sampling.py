@@ -1,4 +1,4 @@
-"""What is asked of a sampling policy, and what it answers."""
+"""Requests to a sampling policy, and its completions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was rolled out: segments of tokens by different authors, and their pictures."""
+"""A trajectory: segments of tokens by different authors, and their pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of what rlvr can make again, and a key-value file that processes share."""
+"""The cache folder of rlvr, and a key-value file that processes share."""
 
 from __future__ import annotations
 

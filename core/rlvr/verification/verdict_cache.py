@@ -1,4 +1,4 @@
-"""The verdict store: every answer is verified once, whichever run asks.
+"""The verdict store: equal answers are verified once, in all runs.
 
 Keys are made by the reward (`RewardFn.verdict_key`): a sha256 over everything that decides the
 verdict. Values are the verdicts as JSON. The default keeps them in one SQLite file, safe to share

@@ -1,1 +1,1 @@
-"""Audit of a verifier: answers whose verdict is known are put to it, and findings are kept."""
+"""Audit of a verifier: it judges answers whose verdict is known; the findings are saved."""

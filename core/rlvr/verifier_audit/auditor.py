@@ -1,4 +1,4 @@
-"""Audit a verifier: it must accept right answers, reject wrong ones, and not waver.
+"""Audit a verifier: it must accept right answers and reject wrong ones, every time.
 
 Knows nothing of the domain: the task gives the answers (`Task.probes`), the reward judges them,
 and `findings` says what that means.

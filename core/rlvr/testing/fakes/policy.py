@@ -1,4 +1,4 @@
-"""A policy that says what the test wrote down."""
+"""A policy that answers with the texts that a test gave it."""
 
 from __future__ import annotations
 

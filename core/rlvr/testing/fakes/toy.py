@@ -1,4 +1,4 @@
-"""A task, its reward, and the plainest advantage and loss, for a run that needs little more."""
+"""A toy task with its reward, and the simplest advantage and loss."""
 
 from __future__ import annotations
 
