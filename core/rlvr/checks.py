@@ -53,7 +53,7 @@ def fault_of(
     temperatures: Collection[float] | None = None,
 ) -> str:
     """
-    What is wrong with a datum; "" where nothing is. Arguments as `check_data`.
+    The fault of a datum; "" if it has none. Arguments as `check_data`.
 
     Arrays of unequal length, numbers that are not finite, an annotation that is missing, ids
     outside the vocabulary, a supervised first token, a temperature, too many tokens.
@@ -118,7 +118,7 @@ def _faults(
 
 def check_loss(loss: Any, returned: Any, logprobs: Sequence[Any]) -> Any:
     """
-    What a loss returned, where a backend can use it.
+    The result of a loss, if a backend can use it.
 
     Args:
         loss: Named where it cannot.

@@ -35,7 +35,7 @@ async def end(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 async def as_they_end(work: Iterable[Coroutine[Any, Any, Result]]) -> AsyncGenerator[Result]:
-    """Each result as soon as it is there; when nobody asks on, what still runs is ended."""
+    """Yield each result as soon as it is there; cancel the rest when the caller stops."""
     tasks = [asyncio.ensure_future(each) for each in work]
     try:
         for task in asyncio.as_completed(tasks):
@@ -98,7 +98,7 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, Result]], *, then: str =
 
 
 def say_stopping(then: str = "") -> None:
-    """What the first Ctrl-C does, on standard error."""
+    """Print on standard error what the first Ctrl-C does."""
     print(f"\nrlvr: stopping{then}; Ctrl-C again stops at once", file=sys.stderr)
 
 

@@ -15,7 +15,7 @@ __all__ += ["UnknownNameError", "UnsupportedError", "VerifierError", "explain"]
 
 
 class ExitCode(IntEnum):
-    """What the exit status of `rlvr` says (a contract: scripts rely on it)."""
+    """The exit status of `rlvr` (a contract: scripts rely on it)."""
 
     DONE = 0
     BUG = 1

@@ -21,7 +21,7 @@ __all__ = ["ModelFacts", "Proposed", "Situation"]
 @frozen(kw_only=True, eq=False)
 class ModelFacts:
     """
-    What a backend knows of a model without loading its weights (`BackendSpec.facts`).
+    Facts of a model that a backend knows without loading its weights (`BackendSpec.facts`).
 
     Attributes:
         context_length: Tokens of prompt and completion together.
@@ -43,7 +43,7 @@ class ModelFacts:
 @frozen(kw_only=True)
 class Situation:
     """
-    What is known when option values are proposed.
+    The values that are known when option values are proposed.
 
     Attributes:
         model: Model spec, `starter` resolved; "" where the command needs none.

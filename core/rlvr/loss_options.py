@@ -14,7 +14,7 @@ CORRECTIONS = ("none", "tis-token", "tis-sequence", "mis-token", "mis-sequence")
 
 @frozen(kw_only=True, slots=False)  # `opd` has these beside those of distillation
 class PolicyGradientConfig:
-    """What every policy-gradient loss offers under its own namespace."""
+    """Options that every policy-gradient loss has under its own namespace."""
 
     kl_coef: float = option(
         0.0, "Weight of the KL to the reference; 0: no reference is needed", validator=ge(0)

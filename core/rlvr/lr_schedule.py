@@ -12,7 +12,7 @@ _LINE_FROM = 0.9
 
 
 class Rates(Protocol):
-    """What a schedule needs of the `train.*` options."""
+    """The `train.*` options of a schedule."""
 
     @property
     def lr(self) -> float:

@@ -35,7 +35,7 @@ Pairs = Sequence[tuple[Problem, Trajectory]]
 @frozen(kw_only=True)
 class Opened:
     """
-    What a command works with.
+    The open parts of a command.
 
     Attributes:
         policy: A handle of the weights as they were opened.

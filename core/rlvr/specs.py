@@ -129,7 +129,7 @@ class CurriculumSpec(PartSpec):
 
 @frozen(kw_only=True)
 class SamplerSpec(PartSpec):
-    """How groups of trajectories are drawn."""
+    """A sampler: draws groups of trajectories."""
 
     kind: ClassVar[str] = "sampler"
 
@@ -137,7 +137,7 @@ class SamplerSpec(PartSpec):
 @frozen(kw_only=True)
 class AdvantageSpec(PartSpec):
     """
-    How rewards become credit.
+    An advantage: turns the rewards of a group into credit.
 
     Attributes:
         teachers: Options (dotted keys) that hold model specs of teachers, where the part asks any
@@ -152,7 +152,7 @@ class AdvantageSpec(PartSpec):
 @frozen(kw_only=True)
 class LossSpec(PartSpec):
     """
-    What the backend minimises. `teachers` as in `AdvantageSpec`.
+    A loss: minimised by the backend. `teachers` as in `AdvantageSpec`.
 
     Attributes:
         around: Name of a loss that this one is built around: the run finds that one, builds it
@@ -217,7 +217,7 @@ class TeacherSpec(PartSpec):
 
 @frozen(kw_only=True)
 class CheckpointerSpec(PartSpec):
-    """Where states are kept."""
+    """A checkpointer: keeps the states of a run."""
 
     kind: ClassVar[str] = "checkpointer"
 
@@ -243,7 +243,7 @@ class AlgorithmSpec(NamedRecord):
 
 @frozen(kw_only=True)
 class CheckResult(_Record):
-    """What a prerequisite check found; `fix` is the command that mends it."""
+    """Result of a prerequisite check; `fix` is the command that installs what is missing."""
 
     ok: bool
     found: str
@@ -282,7 +282,7 @@ class CommandSpec(NamedRecord):
 
 @frozen(kw_only=True)
 class Advice(_Record):
-    """What to tell a person about an error, and the exit code it means."""
+    """The message about an error, and its exit code."""
 
     message: str
     exit_code: ExitCode = ExitCode.BUG

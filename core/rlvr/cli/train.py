@@ -28,7 +28,7 @@ Options = Mapping[str, Any]
 @frozen(kw_only=True)
 class FinishedRun:
     """
-    What a run leaves.
+    The results of a run.
 
     Attributes:
         directory: The run directory.
@@ -145,7 +145,7 @@ def listed(names: Sequence[str] | str) -> str:
 
 
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
-    """What the command's parser would have made of these flags."""
+    """The namespace that the command's parser makes of these flags."""
     texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
     given = {"flag_options": dict(options or {}), "overrides": []}
     return Namespace(**texts, **given, verbosity=-quiet, json=quiet)

@@ -141,7 +141,7 @@ class Comparison:
 @frozen(kw_only=True)
 class Evaluation:
     """
-    How often a model, or a file of answers, is right.
+    Pass rates of a model, or of a file of answers.
 
     Attributes:
         report: Overall (`report.whole`) and by label (`report.by`). Verifications that could not

@@ -102,7 +102,7 @@ class Policy(Part):
 @frozen(kw_only=True)
 class Capabilities:
     """
-    What a backend can do besides its essentials.
+    Abilities of a backend besides its essential methods.
 
     Attributes:
         eval_loss: It tells a loss and leaves its weights alone (`Backend.eval_loss`).

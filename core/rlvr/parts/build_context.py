@@ -16,7 +16,7 @@ from rlvr.types import SamplingParams
 @frozen(kw_only=True)
 class BuildContext:
     """
-    What a part may know when it is built.
+    The values that a part gets when it is built.
 
     Attributes:
         model: Model spec as the person gave it, `starter` already resolved; "" where none.

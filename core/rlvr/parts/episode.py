@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @frozen(kw_only=True)
 class EpisodeResult:
     """
-    What an episode leaves to the reward besides its texts.
+    Data of an episode for the reward, besides its texts.
 
     Attributes:
         files: The answer as a state of files, path to text; None: the last text is the answer.
@@ -31,7 +31,7 @@ class EpisodeResult:
 
 class Episode(Part):
     """
-    One problem being attempted. Gives the next prompt and takes the completion until it ends.
+    One attempt at a problem. Gives the next prompt and takes the completion until it ends.
 
     The first `prompt()` is the whole prompt; later ones are only what the environment adds.
 

@@ -33,7 +33,7 @@ class NamedForm:
 
 class Loss(LearningPart):
     """
-    What an update minimises.
+    The objective that an update minimises.
 
     Attributes:
         importance_weighted: Whether it weighs tokens by the ratio of the policy to what sampled

@@ -23,7 +23,7 @@ def _names(names: Iterable[str]) -> frozenset[str]:
 @frozen(kw_only=True)
 class Needs:
     """
-    What an advantage or a loss asks of others.
+    Data that an advantage or a loss needs from other models.
 
     Attributes:
         annotations: Numbers of each token, by the name of the model that gives them: "reference",
@@ -65,7 +65,7 @@ class Needs:
 
 class LearningPart(Part):
     """
-    What an advantage and a loss have in common.
+    Methods that an advantage and a loss share.
 
     Attributes:
         needs: What it asks of others.
@@ -96,5 +96,5 @@ class LearningPart(Part):
         return self
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
-        """What a person should know of a step's metrics; logged as warnings."""
+        """Warnings about a step's metrics, to be logged."""
         return ()

@@ -55,7 +55,7 @@ class Task(Part):
         return ""
 
     def warnings(self, split: str) -> Iterable[str]:
-        """What a person should know about the problems of a split; said once at the start."""
+        """Warnings about the problems of a split, logged once at the start."""
         return ()
 
     def curriculum(self) -> Curriculum | None:

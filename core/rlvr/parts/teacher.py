@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @frozen(kw_only=True)
 class TeacherCapabilities:
     """
-    What a teacher can tell besides the logprobs of given tokens.
+    Abilities of a teacher besides the logprobs of given tokens.
 
     Attributes:
         has_scores: Whether it tells its k likeliest tokens: by `Teacher.score`, or by `answer`

@@ -67,11 +67,11 @@ class ChatTemplate:
         return self._pieces(messages, self._render)
 
     def following(self, messages: Sequence[Message]) -> list[Piece]:
-        """What a template puts after the policy's text, from its end of turn to its next turn."""
+        """The template's text between the end of the policy's turn and its next turn."""
         return self._pieces(messages, self._after_turn)
 
     def ending(self) -> list[Piece]:
-        """What a template puts after the policy's text where the conversation is over."""
+        """The template's text after the policy's last turn."""
         return [Piece(text=self._after_turn([], is_open=False))]
 
     def _after_turn(self, quoted: list[Message], is_open: bool = True) -> str:

@@ -56,7 +56,7 @@ class ImageProcessor:
     @cached_property
     def placeholder(self) -> str:
         """
-        What stands for a picture in a text that the processor is given.
+        The placeholder of a picture in a text for the processor.
 
         Raises:
             BackendError: It does not say.

@@ -28,7 +28,7 @@ def cut(
     bytes_of: Callable[[int], bytes],
 ) -> Cut:
     """
-    Where sampling would have ended here, whatever the service made of the stop conditions.
+    The length at which sampling would end here, whatever the service did with the stop conditions.
 
     Bytes, not characters, are compared: a stop text may begin in one token and end in another.
     """

@@ -59,7 +59,7 @@ Distribution: TypeAlias = TopK | States
 @frozen(kw_only=True)
 class Question:
     """
-    One sequence that a teacher is to score.
+    One sequence for a teacher to score.
 
     Attributes:
         ids: (S,) token ids.

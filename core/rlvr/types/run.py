@@ -37,7 +37,7 @@ class RunInfo:
 @frozen(kw_only=True)
 class PassRate:
     """
-    How often a problem was solved lately, for choosing what to train on.
+    Recent pass rate of a problem, for curricula.
 
     Attributes:
         rate: Running mean of its groups' mean `score01`: of all groups at first, later an
@@ -54,7 +54,7 @@ class PassRate:
 @frozen(kw_only=True)
 class EvalReport:
     """
-    How well a policy solves one split.
+    Results of a policy on one split.
 
     `scores` holds score01 of each sample, by problem id. `pass_at` maps k to the unbiased
     estimate 1 - C(n-c, k)/C(n, k), averaged over problems. `low` and `high` bound pass@1 at 95 %

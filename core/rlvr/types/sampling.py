@@ -11,7 +11,7 @@ from rlvr.types.trajectory import Finish
 @frozen(kw_only=True)
 class SamplingParams:
     """
-    How tokens are drawn. `temperature` 0 is greedy. `stop` are texts that end a completion.
+    Sampling settings. `temperature` 0 is greedy. `stop` are texts that end a completion.
 
     `top_p` 1.0 and `top_k` 0 mean the whole distribution (no truncation). `group_size` is the
     number of trajectories a problem (G); `seed` the root of the seeds of all of them.

@@ -67,7 +67,7 @@ class Segment:
 @frozen(kw_only=True)
 class Trajectory:
     """
-    What one rollout left behind: segments in order, and who sampled them.
+    The data of one rollout: segments in order, and the policy that sampled them.
 
     `policy_version` and `policy_digest` name the weights that sampled it, the oldest ones where
     they changed on the way; `policy_versions` are then all of them, in order. `files` holds an

@@ -247,7 +247,7 @@ def _free_name(path: Path) -> Path:
 
 
 def cache_dir() -> Path:
-    """Where rlvr keeps what can be made again: `RLVR_CACHE_DIR`, or the user's cache folder."""
+    """The cache folder of rlvr: `RLVR_CACHE_DIR`, or the user's cache folder."""
     if chosen := os.environ.get("RLVR_CACHE_DIR"):
         return Path(chosen)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rlvr"

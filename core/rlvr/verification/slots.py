@@ -44,7 +44,7 @@ class Clock:
     _followers: list[Clock] = field(factory=list)
 
     def seconds(self) -> float:
-        """What has been counted so far."""
+        """Seconds counted so far."""
         is_still = self._waiting and not self._held
         return self._past + (0.0 if is_still else time.monotonic() - self._since)
 
