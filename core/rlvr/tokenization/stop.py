@@ -28,7 +28,7 @@ def cut(
     bytes_of: Callable[[int], bytes],
 ) -> Cut:
     """
-    The length at which sampling would end here, whatever the service did with the stop conditions.
+    The end of a completion as this sampler sets it, whatever the service made of the stop texts.
 
     Bytes, not characters, are compared: a stop text may begin in one token and end in another.
     """
