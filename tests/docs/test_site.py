@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from runpy import run_path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -49,3 +51,17 @@ def test_the_site_is_built_and_a_broken_link_is_found(tmp_path: Path) -> None:
     assert "gone.md" in told.stderr
     assert "cli.md#gone" in told.stderr
     assert "images/gone.svg" in told.stderr
+
+
+def test_every_picture_is_drawn_by_a_command_and_shown() -> None:
+    """Each figure of the script has its SVG file, and each file in docs/images is in a page."""
+    images = ROOT / "docs" / "images"
+    figures = run_path(str(ROOT / "scripts" / "figures.py"))["FIGURES"]
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").rglob("*.md"))
+
+    assert {path.stem for path in images.glob("*.svg")} == set(figures)
+    for image in images.iterdir():
+        assert f"images/{image.name})" in pages, image.name
+    for svg in images.glob("*.svg"):
+        assert ElementTree.parse(svg).getroot().tag.endswith("svg"), svg.name
+        assert svg.stat().st_size < 100_000, svg.name
