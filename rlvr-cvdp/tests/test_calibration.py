@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -76,7 +75,7 @@ def test_what_calibrate_measured_limits_the_next_run(bench, tmp_path, monkeypatc
     assert 0.05 < said["seconds"]["cvdp_copilot_inc_0001"] < 20.0
     assert "its reference fails" in said["left_out"]["cvdp_copilot_inc_0002"]
     reward, problem = bench.reward(timeout_s=60.0), bench.problem()
-    outcome = asyncio.run(bench._judged(reward, problem, _answer(bench)))
+    outcome = bench.judged(reward, problem, _answer(bench))
     taken = said["seconds"]["cvdp_copilot_inc_0001"]
     slowness = outcome.evidence["slowness"]
     assert slowness >= 1.0
