@@ -146,9 +146,13 @@ class Judge:
             self._open[key] = await open_sandbox(config, hidden=hidden).__aenter__()
         return self._open[key]
 
-    async def _judged(self, reward: CvdpReward, problem: Problem, trajectory: Trajectory) -> Reward:
+    async def opened(self, reward: CvdpReward) -> CvdpReward:
+        """A reward that judges in the sandbox of its options."""
         reward.__dict__["_sandbox"] = await self.sandbox(reward._config, reward._hidden)
-        outcome = await reward(problem, trajectory)
+        return reward
+
+    async def _judged(self, reward: CvdpReward, problem: Problem, trajectory: Trajectory) -> Reward:
+        outcome = await (await self.opened(reward))(problem, trajectory)
         assert isinstance(outcome, Reward)
         return outcome
 
@@ -199,7 +203,7 @@ class Bench:
         return found[0]
 
     def reward(self, **options: Any) -> CvdpReward:
-        settings = {"timeout_s": 20.0, "idle_s": 2.0, **self.place, **options}
+        settings = {"timeout_s": 20.0, "idle_s": 1.0, **self.place, **options}
         return CvdpReward(CvdpConfig(**settings), BuildContext(dataset=self.folder / DATASET))
 
     def judge(
