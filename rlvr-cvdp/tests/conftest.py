@@ -112,7 +112,7 @@ _OF_SANDBOX = (
     *("sandbox", "rootfs", "image", "provision", "warm"),
     *("disk_mb", "memory_mb", "processes"),
 )
-_MOST_OPEN = 3
+_MOST_OPEN = 8
 
 
 class Judge:
