@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from attrs import field, frozen
@@ -18,6 +18,7 @@ from docker_fixture import sim_image as sim_image
 from rlvr import BuildContext, Problem, Reward, Trajectory
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.sandbox import Sandbox, open_sandbox
 from rlvr_cvdp.task import CvdpTask
 from rlvr_cvdp.verify.reward import CvdpReward
 
@@ -100,9 +101,73 @@ def make_row(**changes: Any) -> dict[str, Any]:
     }
 
 
-HOST: dict[str, Any] = {"sandbox": "bubblewrap", "rootfs": "host", "warm": 0}
+HOST: dict[str, Any] = {"sandbox": "bubblewrap", "rootfs": "host", "warm": 1}
 PLACES = ("fresh", "warm", "rootfs", "docker")
 """Bubblewrap made for one command, kept warm, on a Debian 13 root; warm Docker containers."""
+
+
+T = TypeVar("T")
+DATASET = "rows.jsonl"
+_OF_SANDBOX = (
+    *("sandbox", "rootfs", "image", "provision", "warm"),
+    *("disk_mb", "memory_mb", "processes"),
+)
+_MOST_OPEN = 8
+
+
+class Judge:
+    """
+    Judges as a run does: its sandboxes stay warm from one test of a module to the next.
+
+    A test of how sandboxes begin and end opens its own: `async with bench.reward()`.
+    """
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner()
+        self._open: dict[object, Sandbox] = {}
+
+    def __call__(self, reward: CvdpReward, problem: Problem, trajectory: Trajectory) -> Reward:
+        """The reward of an answer."""
+        return self.run(self._judged(reward, problem, trajectory))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine gives that uses `sandbox`."""
+        return self._runner.run(work)
+
+    async def sandbox(self, config: CvdpConfig, hidden: Sequence[Path] = ()) -> Sandbox:
+        """The sandbox of some options, opened by the first who asks for it."""
+        variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+        options = [getattr(config, name) for name in _OF_SANDBOX]
+        others = [path for path in hidden if path.name != DATASET]
+        key = (*options, *others, *sorted(variables.items()))
+        if key not in self._open:
+            while len(self._open) >= _MOST_OPEN:
+                await self._open.pop(next(iter(self._open))).__aexit__()
+            self._open[key] = await open_sandbox(config, hidden=hidden).__aenter__()
+        return self._open[key]
+
+    async def opened(self, reward: CvdpReward) -> CvdpReward:
+        """A reward that judges in the sandbox of its options."""
+        reward.__dict__["_sandbox"] = await self.sandbox(reward._config, reward._hidden)
+        return reward
+
+    async def _judged(self, reward: CvdpReward, problem: Problem, trajectory: Trajectory) -> Reward:
+        outcome = await (await self.opened(reward))(problem, trajectory)
+        assert isinstance(outcome, Reward)
+        return outcome
+
+    async def _end(self) -> None:
+        while self._open:
+            await self._open.popitem()[1].__aexit__()
+
+    def end(self) -> None:
+        """End all sandboxes; the next answer starts new ones."""
+        self._runner.run(self._end())
+
+    def close(self) -> None:
+        """End all sandboxes, and the loop that they live in."""
+        self.end()
+        self._runner.close()
 
 
 @frozen
@@ -110,6 +175,7 @@ class Bench:
     """Judges answers to rows; `judge` takes model text or files. `place` says in which sandbox."""
 
     folder: Path
+    judged: Judge
     place: dict[str, Any] = field(factory=lambda: dict(HOST))
     right: str = RIGHT
     env: str = ENV
@@ -121,7 +187,7 @@ class Bench:
         return make_row(**changes)
 
     def dataset(self, *rows: Mapping[str, Any] | str) -> Path:
-        path = self.folder / "rows.jsonl"
+        path = self.folder / DATASET
         lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
         path.write_text("\n".join(lines) + "\n")
         return path
@@ -137,8 +203,8 @@ class Bench:
         return found[0]
 
     def reward(self, **options: Any) -> CvdpReward:
-        settings = {"timeout_s": 20.0, "idle_s": 2.0, **self.place, **options}
-        return CvdpReward(CvdpConfig(**settings), BuildContext(dataset=self.folder / "rows.jsonl"))
+        settings = {"timeout_s": 20.0, "idle_s": 1.0, **self.place, **options}
+        return CvdpReward(CvdpConfig(**settings), BuildContext(dataset=self.folder / DATASET))
 
     def judge(
         self, answer: str | Mapping[str, str], problem: Problem | None = None, **options: Any
@@ -148,23 +214,25 @@ class Bench:
             trajectory = Trajectory.from_text(problem.id, answer)
         else:
             trajectory = Trajectory(problem_id=problem.id, files=answer)
-        return asyncio.run(self._judged(self.reward(**options), problem, trajectory))
-
-    async def _judged(self, reward: CvdpReward, problem: Problem, trajectory: Trajectory) -> Reward:
-        async with reward:
-            outcome = await reward(problem, trajectory)
-            assert isinstance(outcome, Reward)
-            return outcome
+        return self.judged(self.reward(**options), problem, trajectory)
 
     def rtl(self, text: str, problem: Problem | None = None, **options: Any) -> Reward:
         """Judge an answer that is the text of rtl/inc.sv."""
         return self.judge({"rtl/inc.sv": text}, problem, **options)
 
 
+@pytest.fixture(scope="module")
+def judged() -> Iterator[Judge]:
+    """What the tests of a module judge with; it starts nothing before it is called."""
+    judge = Judge()
+    yield judge
+    judge.close()
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
+def bench(tmp_path: Path, judged: Judge) -> Bench:
     """Rows, problems and rewards without any tool."""
-    return Bench(tmp_path)
+    return Bench(tmp_path, judged)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -176,8 +244,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
-    Of a test with many cases, each case runs in one sandbox, in turn: every case and every sandbox.
+    Of a test with many cases, each case runs in one sandbox: every case and every sandbox.
 
+    The first cases take one sandbox each. Further ones take turns in those that are kept warm: one
+    that is made for each command takes four times the processor time.
     `RLVR_ALL_PLACES=1` runs each case in each sandbox, as the marker `every_place` asks for.
     """
     if os.environ.get("RLVR_ALL_PLACES"):
@@ -192,8 +262,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             cases.setdefault(item.function, {}).setdefault(case, []).append(item)
     left_out = []
     for known in cases.values():
-        for number, places in enumerate(known.values()):
-            left_out += [item for i, item in enumerate(places) if i != number % len(places)]
+        for number, items_of_case in enumerate(known.values()):
+            warm = [item for item in items_of_case if item.callspec.params["place"] != "fresh"]
+            kept = [*items_of_case, *(warm or items_of_case) * number][number]
+            left_out += [item for item in items_of_case if item is not kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         gone = set(left_out)
@@ -204,8 +276,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def place(request: pytest.FixtureRequest, bench: Bench) -> str:
     """The sandbox that `bench` judges in."""
     name: str = request.param
-    if name != "fresh":
-        bench.place["warm"] = 1
+    if name == "fresh":
+        bench.place["warm"] = 0
     if name == "rootfs":
         bench.place["rootfs"] = str(request.getfixturevalue("rootfs"))
     if name == "docker":

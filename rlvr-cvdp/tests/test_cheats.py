@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from rlvr import Trajectory
@@ -313,7 +311,7 @@ assert open({str(file)!r}).read() == ""
     for hidden in ((folder.resolve(), file.resolve()), ()):
         reward = bench.reward()
         reward._hidden = hidden
-        outcome = asyncio.run(bench._judged(reward, problem, answer))
+        outcome = bench.judged(reward, problem, answer)
         is_covered = outcome.evidence["services"][0]["rc"] == 0
         assert is_covered == bool(hidden), outcome.evidence
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import json
 import os
@@ -12,16 +11,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hostile_corpus import LARGE, QUICK, all_of, program
+from hostile_corpus import LARGE, QUICK, all_of, each_of, program
 
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.tools import Ran, Tools
-from rlvr_cvdp.sandbox import open_sandbox
 from rlvr_cvdp.sandbox.confine.seccomp import bpf_program
 from rlvr_cvdp.sandbox.confine.syscalls import numbers
 
@@ -34,6 +31,7 @@ pytestmark = [
 SECRET, WORD = "rlvr-secret-5d1c0f", f"rlvr-word-{os.getpid()}"
 OWN = {"its own files"}
 TIGHT = {"memory_mb": 1000, "disk_mb": 50, "file_mb": 20, "processes": 100, "output_mb": 2}
+TIGHT |= {"idle_s": 5}  # no program waits so long: another limit must stop it
 NEEDS_ROOT = (
     *("capabilities", "another root", "a mount", "a device node", "devices of this machine"),
     *("the name of the machine is set", "a setting is opened to be written", "a packet socket"),
@@ -96,14 +94,14 @@ def _accept(listener: socket.socket) -> None:
 # --- undefended, each succeeds -------------------------------------------------------------------
 
 
-def _undefended(script: str, facts: Mapping[str, Any], folder: Path) -> str:
-    outside = {"WRITABLE": str(folder), "IS_OUTSIDE": True, "TARGET": facts["PID"]}
-    text = program(script, {**facts, **outside})
+def _undefended(text: str, folder: Path) -> str:
+    place = folder / "program.py"
+    place.write_text(text)
     handle = os.memfd_create("secret", 0)
     try:
         os.write(handle, SECRET.encode())
         ran = subprocess.run(
-            [sys.executable, "-c", text],
+            [sys.executable, str(place)],
             env={**os.environ, "SECRET": SECRET},
             pass_fds=(handle,),
             capture_output=True,
@@ -114,16 +112,37 @@ def _undefended(script: str, facts: Mapping[str, Any], folder: Path) -> str:
         )
     finally:
         os.close(handle)
-    return ran.stdout[-200:] + ran.stderr[-500:]
+    return ran.stdout + ran.stderr[-500:]
 
 
-@pytest.mark.parametrize("name", [*QUICK, *LARGE])
-def test_each_program_succeeds_undefended(name, facts, tmp_path):
+def _outside(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    return {**facts, "WRITABLE": str(folder), "IS_OUTSIDE": True, "TARGET": facts["PID"]}
+
+
+@pytest.fixture(scope="module")
+def quick_undefended(facts, tmp_path_factory) -> dict[str, str]:
+    """What each quick program says outside of a sandbox; they share one start of Python."""
+    folder = tmp_path_factory.mktemp("undefended")
+    values = _outside(facts, folder)
+    programs = {name: program(script, values) for name, script in QUICK.items()}
+    said = _undefended(f'{each_of(programs)}\nprint("SAID " + json.dumps(said))', folder)
+    found: dict[str, str] = json.loads(said.partition("SAID ")[2])
+    return found
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_each_quick_program_succeeds_undefended(name, quick_undefended):
     """The control: outside of a sandbox the same program reaches what it wants."""
     if name in NEEDS_ROOT and os.geteuid():
         pytest.skip("only root can do this outside; its control needs root")
-    said = _undefended({**QUICK, **LARGE}[name], facts, tmp_path)
-    assert "REACHED" in said, said
+    assert "REACHED" in quick_undefended[name], quick_undefended[name]
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_each_large_program_succeeds_undefended(name, facts, tmp_path):
+    """The same for what takes much: nothing but a sandbox's limit stops it."""
+    said = _undefended(program(LARGE[name], _outside(facts, tmp_path)), tmp_path)
+    assert "REACHED" in said, said[-700:]
 
 
 # --- defended, none does -------------------------------------------------------------------------
@@ -151,18 +170,14 @@ def _by_tools(bench, text: str, **options: Any) -> list[Ran]:
     command = [(["python3", "-u", "/code/verif/program.py"], "/code/rundir")]
 
     async def play() -> list[Ran]:
-        sandbox = open_sandbox(config, workers=1)
-        tools = Tools(bench.problem().payload, sandbox, config)
+        tools = Tools(bench.problem().payload, await bench.judged.sandbox(config), config)
         files = {"rtl/inc.sv": bench.right, "verif/program.py": text}
-        async with AsyncExitStack() as stack:
-            if config.warm and sandbox.name == "bubblewrap":  # tools themselves keep no slot warm
-                await stack.enter_async_context(sandbox)
-            return [
-                await tools._run(files, command, "iverilog"),
-                await tools.simulate({"verif/tb.sv": honest}, ["verif/tb.sv"]),
-            ]
+        return [
+            await tools._run(files, command, "iverilog"),
+            await tools.simulate({"verif/tb.sv": honest}, ["verif/tb.sv"]),
+        ]
 
-    return asyncio.run(play())
+    return bench.judged.run(play())
 
 
 TEST = """\
@@ -209,16 +224,17 @@ def test_large_programs_are_held_in_a_verdict(bench, place, facts, name):
     else:
         test = LARGE_TEST
     harness = {"src/test_inc.py": test, "src/program.py": text}
-    options = {**TIGHT, "timeout_s": 6.0 if name == "time" else 30.0}
-    reward = bench.rtl(bench.right, bench.problem(harness=harness), **options)
+    limit_s = 2.0 if name == "time" else 30.0
+    problem = bench.problem(harness=harness)
+    reward = bench.rtl(bench.right, problem, **TIGHT, timeout_s=limit_s)
     assert reward.score01 == 0.0, reward.evidence
-    assert bench.rtl(bench.right, **options).score01 == 1.0
+    assert bench.rtl(bench.right, **TIGHT, timeout_s=30.0).score01 == 1.0
 
 
 @pytest.mark.parametrize("name", LARGE)
 def test_large_programs_are_held_in_an_agents_tools(bench, place, facts, name):
     """The same where an agent's testbench starts it: its tool fails, the next one works."""
-    options = {**TIGHT, "timeout_s": 6.0 if name == "time" else 30.0}
+    options = {**TIGHT, "timeout_s": 2.0 if name == "time" else 30.0}
     ran, honest = _by_tools(bench, program(LARGE[name], facts), **options)
     assert "REACHED" not in ran.output, ran.output[-300:]
     assert "honest" in honest.output

@@ -63,7 +63,7 @@ def test_a_text_that_includes_a_pipe_through_a_macro_is_wrong(bench, known):
 @pytest.mark.parametrize("text", [MACRO, PASTED, CHAIN, '`include "{pipe}"\n'])
 def test_no_file_to_include_makes_a_verification_fail(bench, pipe, text):
     """Whatever the text asks the compiler to read, it comes to a verdict."""
-    reward = bench.rtl(text.format(pipe=pipe) + bench.right, idle_s=0.6)
+    reward = bench.rtl(text.format(pipe=pipe) + bench.right, idle_s=0.5)
     assert reward.evidence["why"] or reward.score01 == 1.0
 
 

@@ -84,7 +84,7 @@ assert start("a", 5) == 0
     )
     runner = IMPATIENT + "".join(f"    {line}\n" for line in body.splitlines())
     problem = bench.problem(harness={"src/test_runner.py": runner, "src/test_inc.py": test})
-    reward = bench.rtl(bench.right, problem)
+    reward = bench.rtl(bench.right, problem, idle_s=3.0)  # an honest harness that waits
     assert reward.score01 == 1.0, reward.evidence
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from attrs import field, frozen
 
@@ -269,12 +267,12 @@ def opinions(bench, answer, problem):
     """The first judge's score and what the second says."""
 
     async def ask():
-        async with bench.reward() as reward:
-            trajectory = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": answer})
-            first = await reward(problem, trajectory)
-            return first.score01, await reward.second_opinion(problem, trajectory)
+        reward = await bench.judged.opened(bench.reward())
+        trajectory = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": answer})
+        first = await reward(problem, trajectory)
+        return first.score01, await reward.second_opinion(problem, trajectory)
 
-    return asyncio.run(ask())
+    return bench.judged.run(ask())
 
 
 @pytest.mark.places("warm")
