@@ -214,6 +214,7 @@ def test_it_sleeps_while_training_and_wakes_with_new_weights(fake):
     assert fake.settings["model"] == "DIR"
     assert fake.settings["enable_sleep_mode"] is True
     assert fake.settings["gpu_memory_utilization"] == 0.4
+    assert fake.settings["dtype"] == "bfloat16"
     engine.generate([request(max_tokens=1)])
     assert fake.log == ["step", "abort 1"]  # awake, with the start weights
     fake.log.clear()
