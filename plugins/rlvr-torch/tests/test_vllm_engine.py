@@ -26,11 +26,13 @@ from rlvr import (
     SamplingParams,
 )
 from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine, room_for
-from rlvr_torch.generation.vllm_weights import vllm_weights
+from rlvr_torch.generation.vllm_weights import handover_of, vllm_weights
 from rlvr_torch.models.hf.file_weights import file_weights
 from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.models.lora.adapters import attach
 from rlvr_torch.runtime.executor import Executor
 
 transformers = pytest.importorskip("transformers")
@@ -316,6 +318,18 @@ def test_adapters_that_vllm_does_not_take_are_merged(fake, settings, error, refu
         assert torch.allclose(fake.llm.model.loaded[name], wanted, atol=1e-6)
         assert not torch.equal(fake.llm.model.loaded[name], before)
     assert torch.equal(layer.base_layer.weight, before), "the base has drifted"
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
+@pytest.mark.parametrize(
+    ("targets", "is_cpu", "level"), [("q_proj", False, 1), ("q_proj", True, 2), ("", False, 2)]
+)
+def test_adapters_of_a_mixture(fake, make_hf, targets, is_cpu, level):
+    """On attention they go by themselves, where vLLM has kernels; those on experts are merged."""
+    pytest.importorskip("peft", reason="peft is not installed")
+    net, fake.is_cpu = load_net(str(make_hf("mixtral"))), is_cpu
+    attach(net, TorchConfig(lora_rank=2, lora_targets=targets or "all-linear"), 0)
+    assert handover_of(net).sleep_level == level
 
 
 def test_weights_that_do_not_arrive_end_the_run(fake):

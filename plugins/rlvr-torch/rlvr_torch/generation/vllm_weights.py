@@ -120,8 +120,9 @@ def handover_of(net: HFNet) -> FullWeights | Adapter:
     rank = max(settings.r, *(settings.rank_pattern or {}).values(), 0)
     if settings.use_dora:
         return merged(net, "it adds no DoRA")
-    if getattr(settings, "target_parameters", None):
-        return merged(net, "the adapter is on parameters that are no layers")
+    adapted = (one for one in net.model.modules() if hasattr(one, "get_base_layer"))
+    if any(not hasattr(one.get_base_layer(), "weight") for one in adapted):
+        return merged(net, "it is on more than single layers")  # experts, which are one tensor
     if is_on_cpu() and any(name.endswith(".experts") for name, _ in net.model.named_modules()):
         return merged(net, "on a CPU it has no kernels for experts beside adapters")
     if rank > _RANKS[-1]:
