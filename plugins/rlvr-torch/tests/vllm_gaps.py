@@ -23,9 +23,9 @@ from rlvr import Datum, FloatArray, GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.vllm import VLLMEngine
-from rlvr_torch.generation.vllm_weights import is_on_cpu
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.lora.adapters import attach
+from rlvr_torch.runtime.device import vllm_is_for_cpu
 from rlvr_torch.training.logprobs import sequence_logprobs
 
 
@@ -40,7 +40,7 @@ def main(directory: str, rank: int) -> None:
         CharTokenizer(),
         model=directory,
         read_version=lambda: version[0],
-        dtype=torch.float32 if is_on_cpu() else torch.bfloat16,
+        dtype=torch.float32 if vllm_is_for_cpu() else torch.bfloat16,
         rows=4,
         tokens=64,
         memory=0.1,
@@ -70,7 +70,7 @@ def main(directory: str, rank: int) -> None:
         "gaps": gaps,
         "moved": moved,
         "is_native": engine._handover.sleep_level == 1,
-        "is_cpu": is_on_cpu(),
+        "is_cpu": vllm_is_for_cpu(),
         "repeats": drawn[0] == drawn[1] != drawn[2],
     }
     print("\n" + json.dumps(told))

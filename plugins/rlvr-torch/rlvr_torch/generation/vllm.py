@@ -18,6 +18,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -37,9 +38,10 @@ from rlvr import (
 )
 from rlvr_torch.generation.interface import InferenceEngine, RunningBatch
 from rlvr_torch.generation.sequence import RunningSequence
-from rlvr_torch.generation.vllm_weights import handover_of, is_on_cpu, merged
+from rlvr_torch.generation.vllm_weights import handover_of, merged
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Net
+from rlvr_torch.runtime.device import vllm_is_for_cpu
 
 VERSIONS = (0, 30), (0, 34)
 """The first vLLM that is taken, and the first that is not: what is called here changes often."""
@@ -53,7 +55,6 @@ _IN_PROCESS = {
     "LOCAL_RANK": "0",
     "WORLD_SIZE": "1",
     "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "29555",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the trainer has threads in this process too
 }
 
@@ -110,7 +111,7 @@ class VLLMEngine(InferenceEngine):
         self._net, self.tokenizer = net, tokenizer
         self.context_length = min(tokens or net.positions, net.positions)
         self._read_version = read_version
-        self._is_on_cpu = is_on_cpu()  # there it never sleeps: no memory would come free
+        self._is_on_cpu = vllm_is_for_cpu()  # there it never sleeps: no memory would come free
         self._handover = handover_of(net)
         # vLLM reads the start weights itself, but the base has no adapter yet.
         self._loaded = 0 if net.adapted is None else -1
@@ -119,6 +120,8 @@ class VLLMEngine(InferenceEngine):
         self._count = 0  # of requests, for their ids
         for name, value in _IN_PROCESS.items():
             os.environ.setdefault(name, value)
+        with socket.create_server(("127.0.0.1", 0)) as free:  # two runs on one machine
+            os.environ.setdefault("MASTER_PORT", str(free.getsockname()[1]))
         self._llm = self._build(
             model=model,
             dtype=str(dtype).removeprefix("torch."),
@@ -327,7 +330,7 @@ def _load_vllm() -> Any:
             f"found: vLLM {found or 'of an unknown version'}",
             f"install it with: {pip_install(wanted)}; or sample with torch.engine=own",
         )
-    if not (torch.cuda.is_available() or is_on_cpu()):
+    if not (torch.cuda.is_available() or vllm_is_for_cpu()):
         raise PrerequisiteError(
             f"torch.engine=vllm needs a CUDA GPU; torch {torch.__version__} finds none\n"
             "  sample with torch.engine=own"

@@ -19,6 +19,7 @@ from rlvr import BackendError
 from rlvr_torch.models.hf.file_weights import file_weights
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.lora.adapters import quietly
+from rlvr_torch.runtime.device import vllm_is_for_cpu
 
 log = structlog.get_logger(__name__)
 
@@ -123,7 +124,9 @@ def handover_of(net: HFNet) -> FullWeights | Adapter:
     adapted = (one for one in net.model.modules() if hasattr(one, "get_base_layer"))
     if any(not hasattr(one.get_base_layer(), "weight") for one in adapted):
         return merged(net, "it is on more than single layers")  # experts, which are one tensor
-    if is_on_cpu() and any(name.endswith(".experts") for name, _ in net.model.named_modules()):
+    if vllm_is_for_cpu() and any(
+        name.endswith(".experts") for name, _ in net.model.named_modules()
+    ):
         return merged(net, "on a CPU it has no kernels for experts beside adapters")
     if rank > _RANKS[-1]:
         return merged(net, f"its ranks end at {_RANKS[-1]}, and this one is {rank}")
@@ -154,7 +157,7 @@ def _prepare(model: Any) -> None:
     meta = importlib.import_module("vllm.model_executor.model_loader.reload.meta")
     for skipped in (meta.SKIP_TENSORS, meta.SKIP_LOAD_TENSORS):
         skipped.add("sinks")  # gpt-oss writes them past its loaders: into the live ones
-    if is_on_cpu():
+    if vllm_is_for_cpu():
         for module in model.modules():
             # Experts are packed for a CPU where their kernel is made, and only there.
             method: Any = getattr(module, "quant_method", None)
@@ -164,7 +167,7 @@ def _prepare(model: Any) -> None:
 
 def _lay_out_tied(model: Any, owners: dict[int, list[str]]) -> None:
     """On a CPU a head that is the embedding too has a packed copy, which vLLM does not renew."""
-    for names in owners.values() if is_on_cpu() else ():
+    for names in owners.values() if vllm_is_for_cpu() else ():
         for name in names[1:]:
             module = model.get_submodule(name.rpartition(".")[0])
             if method := getattr(module, "quant_method", None):
@@ -191,8 +194,3 @@ def _without_weights(model: Any, owners: dict[int, list[str]]) -> Iterator[str]:
     for names in owners.values():
         if names[0].rpartition(".")[2] not in skipped and not any(map(arrived, names)):
             yield names[0]
-
-
-def is_on_cpu() -> bool:
-    """Whether vLLM was built for the CPU."""
-    return bool(importlib.import_module("vllm.platforms").current_platform.is_cpu())
