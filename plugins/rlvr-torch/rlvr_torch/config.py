@@ -60,7 +60,7 @@ class TorchConfig:
     )
     engine: str = option(
         "own",
-        "What samples: our engine, or vLLM in this process (GPU only)",
+        "What samples: our engine, or vLLM in this process (its build for a GPU, or for the CPU)",
         choices=("own", "vllm"),
     )
     vllm_memory: float = option(

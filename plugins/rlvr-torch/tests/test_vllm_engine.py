@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import pathlib
 import sys
+from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 
 import pytest
+import structlog
 import torch
+from safetensors.torch import load_file
 
 from rlvr import (
     BackendError,
@@ -22,8 +26,13 @@ from rlvr import (
     SamplingParams,
 )
 from rlvr.testing.fakes import CharTokenizer
+from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.generation.vllm import VLLMEngine, room_for
+from rlvr_torch.generation.vllm_weights import handover_of, vllm_weights
+from rlvr_torch.models.hf.file_weights import file_weights
+from rlvr_torch.models.hf.load import load_net
+from rlvr_torch.models.lora.adapters import attach
 from rlvr_torch.runtime.executor import Executor
 
 transformers = pytest.importorskip("transformers")
@@ -38,23 +47,47 @@ class Letters(CharTokenizer):
         return "".join(chr(97 + token) for token in tokens)
 
 
+class FakeModel(torch.nn.Module):
+    """Keeps the weights it was given last."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 2)
+
+    def load_weights(self, weights):
+        self.loaded = {name: value.clone() for name, value in weights}
+
+
 class FakeLLM:
     """Notes what is called; draws the tokens 2, 3, 4, ... of which each has logprob -0.5."""
 
+    refuses_lora = False
+
     def __init__(self, log, tokens):
         self.log, self.tokens = log, tokens
-        self.prompts, self.params, self.running = [], [], {}
-        runner = SimpleNamespace(model_runner=SimpleNamespace(reload_weights=self._load))
+        self.prompts, self.params, self.adapters, self.running = [], [], [], {}
+        self.model = FakeModel()
+        runner = SimpleNamespace(get_model=lambda: self.model)
+        worker = SimpleNamespace(model_runner=runner, reload_weights=self._load)
         self.llm_engine = SimpleNamespace(
-            model_executor=SimpleNamespace(driver_worker=runner),
+            model_executor=SimpleNamespace(driver_worker=worker),
+            add_lora=self._add_lora,
+            remove_lora=lambda number: self.log.append(f"remove {number}"),
             add_request=self._add,
             step=self._step,
             abort_request=self._abort,
         )
 
     def _load(self, weights_iterator):
-        self.loaded = {name: value.clone() for name, value in weights_iterator}
+        self.model.load_weights(weights_iterator)
         self.log.append("load_weights")
+
+    def _add_lora(self, request):
+        if self.refuses_lora:
+            raise ValueError("expected target modules in ...\nmore")
+        folder = pathlib.Path(request.lora_path)
+        self.adapter = load_file(folder / "adapter_model.safetensors")
+        self.log.append(f"add {request.lora_int_id}")
 
     def sleep(self, level):
         self.log.append(f"sleep {level}")
@@ -65,7 +98,8 @@ class FakeLLM:
     def reset_prefix_cache(self):
         self.log.append("reset_prefix_cache")
 
-    def _add(self, name, prompt, params):
+    def _add(self, name, prompt, params, lora_request):
+        self.adapters.append(lora_request and lora_request.lora_int_id)
         self.prompts.append(prompt)
         self.params.append(params)
         self.running[name] = 0
@@ -86,7 +120,7 @@ class FakeLLM:
             self.running[name] = place + 1
         return found
 
-    def generate(self, prompts, params, use_tqdm):
+    def generate(self, prompts, params, use_tqdm, lora_request):
         assert not use_tqdm
         assert not self.running
         (prompt,) = prompts
@@ -95,13 +129,24 @@ class FakeLLM:
         return [SimpleNamespace(prompt_logprobs=[None, *rows[1:]])]
 
 
+@dataclass
+class LoRARequest:
+    """What vLLM calls an adapter."""
+
+    lora_name: str
+    lora_int_id: int
+    lora_path: str
+
+
 @pytest.fixture
 def fake(monkeypatch):
     """A module `vllm` whose LLM is kept at hand, and a CUDA that is there."""
     module = ModuleType("vllm")
-    state = SimpleNamespace(log=[], tokens=list(range(2, 20)), settings=None, llm=None)
+    state = SimpleNamespace(log=[], tokens=list(range(2, 20)), settings=None, llm=None, error="")
 
     def build(**settings):
+        if settings.get("enable_lora") and state.error:
+            raise ValueError(state.error)
         state.settings, state.llm = settings, FakeLLM(state.log, state.tokens)
         return state.llm
 
@@ -111,6 +156,21 @@ def fake(monkeypatch):
     module.sampling_params = SimpleNamespace(RequestOutputKind=SimpleNamespace(DELTA="delta"))
     module.TokensPrompt = dict
     monkeypatch.setitem(sys.modules, "vllm", module)
+    state.is_cpu, state.missed = False, set()
+    reload = "vllm.model_executor.model_loader.reload"
+    info = SimpleNamespace(can_load=lambda: True, load_numel=0)
+    done = SimpleNamespace(can_load=lambda: False)
+    parts = {
+        "vllm.platforms": {"current_platform": SimpleNamespace(is_cpu=lambda: state.is_cpu)},
+        "vllm.lora.request": {"LoRARequest": LoRARequest},
+        f"{reload}.meta": {"SKIP_TENSORS": {"bias"}, "SKIP_LOAD_TENSORS": set()},
+        f"{reload}.layerwise": {
+            "get_layerwise_info": lambda layer: info if type(layer) in state.missed else done
+        },
+    }
+    for name, members in parts.items():
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        vars(sys.modules[name]).update(members)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: state.log.append("empty_cache"))
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
@@ -156,6 +216,7 @@ def test_it_sleeps_while_training_and_wakes_with_new_weights(fake):
     assert fake.settings["model"] == "DIR"
     assert fake.settings["enable_sleep_mode"] is True
     assert fake.settings["gpu_memory_utilization"] == 0.4
+    assert fake.settings["dtype"] == "bfloat16"
     engine.generate([request(max_tokens=1)])
     assert fake.log == ["step", "abort 1"]  # awake, with the start weights
     fake.log.clear()
@@ -189,26 +250,128 @@ def test_the_trained_weights_are_handed_over(fake):
     version[0] = 1
     engine.generate([request()])
     wanted = dict(net.model.named_parameters())
-    assert fake.llm.loaded.keys() == wanted.keys()
-    assert all(torch.equal(fake.llm.loaded[name], wanted[name]) for name in wanted)
+    assert fake.llm.model.loaded.keys() == wanted.keys()
+    assert all(torch.equal(fake.llm.model.loaded[name], wanted[name]) for name in wanted)
 
 
-def test_adapters_are_merged_for_the_handover_only(fake):
-    """VLLM gets base plus adapter under the base's names, from the start; training keeps both."""
-    peft = pytest.importorskip("peft")
+def adapted_net(**settings):
+    """A Llama with adapters that change what it computes."""
+    peft = pytest.importorskip("peft", reason="peft is not installed")
     model = tiny()
-    plain = {name: value.clone() for name, value in model.named_parameters()}
-    config = peft.LoraConfig(r=2, lora_alpha=4, target_modules=["q_proj"], init_lora_weights=False)
-    adapted = peft.get_peft_model(model, config)
-    engine = VLLMEngine(net_of(model, adapted), Letters(), model="DIR", read_version=lambda: 0)
-    engine.generate([request()])
-    assert fake.llm.loaded.keys() == plain.keys()
-    changed = [n for n, value in plain.items() if not torch.equal(value, fake.llm.loaded[n])]
-    assert changed == ["model.layers.0.self_attn.q_proj.weight"]
-    layer = model.model.layers[0].self_attn.q_proj
-    product = layer.lora_B["default"].weight @ layer.lora_A["default"].weight
-    assert torch.allclose(fake.llm.loaded[changed[0]], plain[changed[0]] + 2 * product, atol=1e-6)
-    assert torch.equal(layer.base_layer.weight, plain[changed[0]]), "the base has drifted"
+    given = {"r": 2, "lora_alpha": 4, "target_modules": ["q_proj"], "init_lora_weights": False}
+    config = peft.LoraConfig(**{**given, **settings})
+    return net_of(model, peft.get_peft_model(model, config))
+
+
+def test_an_adapter_is_handed_over_by_itself(fake):
+    """Each version has a number, and older ones go; the base sleeps on the host, and stays."""
+    net, version = adapted_net(), [0]
+    engine = VLLMEngine(net, Letters(), model="DIR", read_version=lambda: version[0])
+    wanted = {"enable_lora": True, "max_loras": 1, "max_lora_rank": 8}
+    assert {name: fake.settings[name] for name in wanted} == wanted
+    engine.generate([request(max_tokens=1)])
+    engine.sleep()
+    engine.generate([request(max_tokens=1)])  # the same weights: nothing is given
+    with torch.no_grad():
+        net.model.model.layers[0].self_attn.q_proj.lora_B["default"].weight += 1
+    version[0] = 1
+    engine.generate([request(max_tokens=1)])
+    told = [line for line in fake.log if line.startswith(("add", "remove", "sleep", "load"))]
+    assert told == ["add 1", "sleep 1", "remove 1", "add 2"]
+    assert fake.llm.adapters == [1, 1, 2]
+    (name,) = (name for name in fake.llm.adapter if "lora_B" in name)
+    assert name == "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight"
+    layer = net.model.model.layers[0].self_attn.q_proj
+    assert torch.equal(fake.llm.adapter[name], layer.lora_B["default"].weight)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "refuses", "reason"),
+    [
+        ({"use_dora": True}, "", False, "no DoRA"),
+        ({"r": 513}, "", False, "end at 512, and this one is 513"),
+        ({"rank_pattern": {"q_proj": 600}}, "", False, "this one is 600"),
+        ({}, "FakeLM does not support LoRA yet.", False, "FakeLM does not support"),
+        ({}, "", True, "expected target modules in ..."),
+    ],
+)
+def test_adapters_that_vllm_does_not_take_are_merged(fake, settings, error, refuses, reason):
+    """All weights, under the base's names; it is said why, and training keeps base and adapter."""
+    net = adapted_net(**settings)
+    layer = net.model.model.layers[0].self_attn.q_proj
+    before = layer.base_layer.weight.clone()
+    fake.error = error
+    with structlog.testing.capture_logs() as logs:
+        engine = VLLMEngine(net, Letters(), model="DIR", read_version=lambda: 0)
+        fake.llm.refuses_lora = refuses
+        engine.generate([request()])
+        engine.sleep()
+        engine.generate([request()])
+    assert [reason in line["found"] for line in logs] == [True]
+    assert fake.llm.adapters == [None, None]
+    assert fake.log.count("load_weights") == 2
+    assert "sleep 2" in fake.log
+    name = "model.layers.0.self_attn.q_proj.weight"
+    assert not any("lora" in name or "base_layer" in name for name in fake.llm.model.loaded)
+    wanted = before + layer.get_delta_weight("default")
+    if not settings.get("use_dora"):
+        assert torch.allclose(fake.llm.model.loaded[name], wanted, atol=1e-6)
+        assert not torch.equal(fake.llm.model.loaded[name], before)
+    assert torch.equal(layer.base_layer.weight, before), "the base has drifted"
+
+
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
+@pytest.mark.parametrize(
+    ("targets", "is_cpu", "level"), [("q_proj", False, 1), ("q_proj", True, 2), ("", False, 2)]
+)
+def test_adapters_of_a_mixture(fake, make_hf, targets, is_cpu, level):
+    """On attention they go by themselves, where vLLM has kernels; those on experts are merged."""
+    pytest.importorskip("peft", reason="peft is not installed")
+    net, fake.is_cpu = load_net(str(make_hf("mixtral"))), is_cpu
+    attach(net, TorchConfig(lora_rank=2, lora_targets=targets or "all-linear"), 0)
+    assert handover_of(net).sleep_level == level
+
+
+def test_weights_that_do_not_arrive_end_the_run(fake):
+    """A model of vLLM's that writes past its loaders loses them there without a word."""
+    version = [0]
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: version[0])
+    fake.missed, version[0] = {torch.nn.Linear}, 1
+    with pytest.raises(BackendError, match=r"did not arrive\n  found: none for layer.weight\n"):
+        engine.generate([request()])
+
+
+def test_experts_of_gpt_oss_come_one_by_one(make_hf):
+    """In the one of the forms that vLLM reads through its loaders; all else as in the file."""
+    net = load_net(str(make_hf("gpt_oss")))
+    whole, found = dict(file_weights(net)), dict(vllm_weights(net))
+    for part in ("gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"):
+        values = whole.pop(f"model.layers.1.mlp.experts.{part}")
+        for expert in range(4):
+            assert torch.equal(
+                found.pop(f"model.layers.1.mlp.experts.{expert}.{part}"), values[expert]
+            )
+    rest = {name for name in whole if ".experts." not in name}
+    assert {name for name in found if ".experts." not in name} == rest
+    other = load_net(str(make_hf("mixtral")))
+    assert dict(vllm_weights(other)).keys() == dict(file_weights(other)).keys()
+
+
+def test_on_a_cpu_it_never_sleeps_and_experts_are_packed_anew(fake, monkeypatch):
+    """A vLLM built for the CPU packs experts where it makes their kernel: it makes a new one."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    fake.is_cpu, version = True, [0]
+    engine = VLLMEngine(net_of(tiny()), Letters(), model="DIR", read_version=lambda: version[0])
+    assert fake.settings["enable_sleep_mode"] is False
+    method = SimpleNamespace(moe_kernel="packs", process_weights_after_loading=fake.log.append)
+    tied = torch.nn.Linear(2, 2)
+    tied.weight, tied.quant_method = fake.llm.model.layer.weight, method
+    fake.llm.model.head = tied
+    engine.sleep()
+    version[0] = 1
+    engine.generate([request(max_tokens=1)])
+    assert fake.log == ["load_weights", tied, "reset_prefix_cache", "step", "abort 1"]
+    assert method.moe_kernel is None
 
 
 def test_requests_and_answers_are_translated(fake):

@@ -1,15 +1,16 @@
 """Sampling by vLLM in this process, on the GPU that also trains (`torch.engine=vllm`).
 
-vLLM sleeps while training has the GPU: its weights and its cache are dropped. It wakes for the next
-generation and takes over the trained weights; nothing is loaded from disk again. The order is: wake
-the weights, load the new ones, wake the cache, forget cached prefixes.
+vLLM sleeps while training has the GPU: its weights and its cache are dropped (under LoRA the base
+goes to the host). It wakes for the next generation and takes over the trained weights or the
+adapter; no model is loaded from disk again. The order is: wake the weights, load the new ones, wake
+the cache, forget cached prefixes. A vLLM built for the CPU does not sleep.
 
 Completions go on while weights change: sleeping ends vLLM's requests, and what was drawn so far is
 read again as part of the prompt, so their keys are those of the new weights (our engine keeps those
 of the old).
 
 What is drawn is not what our engine draws from the same seed. Not run on a GPU yet: tests hold the
-order of calls against a stand-in, and a test for a GPU waits for one.
+order of calls against a stand-in, and what arrives against vLLM on a CPU where that is installed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -36,9 +38,10 @@ from rlvr import (
 )
 from rlvr_torch.generation.interface import InferenceEngine, RunningBatch
 from rlvr_torch.generation.sequence import RunningSequence
-from rlvr_torch.models.hf.file_weights import file_weights
+from rlvr_torch.generation.vllm_weights import handover_of, merged
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Net
+from rlvr_torch.runtime.device import vllm_is_for_cpu
 
 VERSIONS = (0, 30), (0, 34)
 """The first vLLM that is taken, and the first that is not: what is called here changes often."""
@@ -52,7 +55,7 @@ _IN_PROCESS = {
     "LOCAL_RANK": "0",
     "WORLD_SIZE": "1",
     "MASTER_ADDR": "127.0.0.1",
-    "MASTER_PORT": "29555",
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the trainer has threads in this process too
 }
 
 
@@ -77,7 +80,8 @@ class VLLMEngine(InferenceEngine):
 
     Raises:
         ConfigError: The model is not an `hf:` model, or is stored in 4 bits.
-        PrerequisiteError: There is no vLLM, one of another version, or no CUDA.
+        PrerequisiteError: There is no vLLM, one of another version, or no CUDA and no vLLM for the
+            CPU.
     """
 
     def __init__(
@@ -107,6 +111,8 @@ class VLLMEngine(InferenceEngine):
         self._net, self.tokenizer = net, tokenizer
         self.context_length = min(tokens or net.positions, net.positions)
         self._read_version = read_version
+        self._is_on_cpu = vllm_is_for_cpu()  # there it never sleeps: no memory would come free
+        self._handover = handover_of(net)
         # vLLM reads the start weights itself, but the base has no adapter yet.
         self._loaded = 0 if net.adapted is None else -1
         self._is_asleep = False
@@ -114,18 +120,29 @@ class VLLMEngine(InferenceEngine):
         self._count = 0  # of requests, for their ids
         for name, value in _IN_PROCESS.items():
             os.environ.setdefault(name, value)
-        self._llm = self._vllm.LLM(
+        with socket.create_server(("127.0.0.1", 0)) as free:  # two runs on one machine
+            os.environ.setdefault("MASTER_PORT", str(free.getsockname()[1]))
+        self._llm = self._build(
             model=model,
             dtype=str(dtype).removeprefix("torch."),
             gpu_memory_utilization=memory,
             max_model_len=self.context_length,
             max_num_seqs=rows,
-            enable_sleep_mode=True,
+            enable_sleep_mode=not self._is_on_cpu,
             enable_prefix_caching=True,
             distributed_executor_backend="external_launcher",
             logprobs_mode="processed_logprobs",  # of the distribution that was drawn from
             skip_tokenizer_init=False,
         )
+
+    def _build(self, **settings: Any) -> Any:
+        try:
+            return self._vllm.LLM(**settings, **self._handover.settings)
+        except ValueError as error:
+            if not self._handover.settings:
+                raise
+            self._handover = merged(self._net, str(error))
+        return self._vllm.LLM(**settings)  # after the error, which held what was built so far
 
     def score(self, data: Sequence[Datum], _version: int) -> list[FloatArray]:
         """
@@ -140,7 +157,9 @@ class VLLMEngine(InferenceEngine):
         found: list[FloatArray] = []
         for datum in data:
             prompt = self._vllm.TokensPrompt(prompt_token_ids=datum.tokens.tolist())
-            (told,) = self._llm.generate([prompt], params, use_tqdm=False)
+            (told,) = self._llm.generate(
+                [prompt], params, use_tqdm=False, lora_request=self._handover.request
+            )
             numbers = np.zeros(len(datum.tokens), np.float32)
             for place in np.flatnonzero(datum.mask):
                 numbers[place] = told.prompt_logprobs[place][int(datum.tokens[place])].logprob
@@ -175,7 +194,9 @@ class VLLMEngine(InferenceEngine):
             )
             name = str(self._count)
             params = self._params(sequence, sequence.room - len(drawn))
-            self._llm.llm_engine.add_request(name, prompt, params)
+            self._llm.llm_engine.add_request(
+                name, prompt, params, lora_request=self._handover.request
+            )
             self._sent[name] = sequence
 
     def advance(self, version: int | None) -> list[RunningSequence]:
@@ -210,10 +231,13 @@ class VLLMEngine(InferenceEngine):
 
     def sleep(self) -> None:
         """Free the GPU's memory for training, unless vLLM sleeps already; its requests end."""
-        if not self._is_asleep:
-            self._abort()
-            self._llm.sleep(level=2)  # the weights are given again: no copy on the host
-            self._is_asleep, self._loaded = True, -1
+        if self._is_asleep or self._is_on_cpu:
+            return
+        self._abort()
+        self._llm.sleep(level=(level := self._handover.sleep_level))
+        self._is_asleep = True
+        if level == 2:
+            self._loaded = -1
 
     def wake(self) -> None:
         """Give vLLM the GPU's memory and the weights of now; nothing where it has both."""
@@ -225,14 +249,21 @@ class VLLMEngine(InferenceEngine):
             torch.cuda.empty_cache()  # what training left behind is room that vLLM needs
             self._llm.wake_up(tags=["weights"])
         if version != self._loaded:
-            runner = self._llm.llm_engine.model_executor.driver_worker.model_runner
-            # Not `model.load_weights`: kernels have laid the weights out anew since they were read.
-            runner.reload_weights(weights_iterator=file_weights(self._net))
-            self._loaded = version
+            self._give(version)
         if self._is_asleep:
             self._llm.wake_up(tags=["kv_cache"])
             self._is_asleep = False
         self._llm.reset_prefix_cache()  # keys of older weights
+
+    def _give(self, version: int) -> None:
+        try:
+            self._handover.give(self._llm, version)
+        except ConfigError:
+            raise
+        except ValueError as error:  # vLLM's, about an adapter
+            self._handover = merged(self._net, str(error))
+            self._handover.give(self._llm, version)
+        self._loaded = version
 
     def _params(self, sequence: RunningSequence, max_tokens: int) -> Any:
         params = sequence.request.params
@@ -299,7 +330,7 @@ def _load_vllm() -> Any:
             f"found: vLLM {found or 'of an unknown version'}",
             f"install it with: {pip_install(wanted)}; or sample with torch.engine=own",
         )
-    if not torch.cuda.is_available():
+    if not (torch.cuda.is_available() or vllm_is_for_cpu()):
         raise PrerequisiteError(
             f"torch.engine=vllm needs a CUDA GPU; torch {torch.__version__} finds none\n"
             "  sample with torch.engine=own"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -90,3 +91,8 @@ def check_device() -> CheckResult:
         return CheckResult(ok=False, found=f"torch {torch.__version__}, {device}: {error}", fix=fix)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return CheckResult(ok=is_right, found=f"torch {torch.__version__} on {name}", fix=fix)
+
+
+def vllm_is_for_cpu() -> bool:
+    """Whether the vLLM that is installed was built for the CPU."""
+    return bool(importlib.import_module("vllm.platforms").current_platform.is_cpu())

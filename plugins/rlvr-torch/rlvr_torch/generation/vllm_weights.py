@@ -1,0 +1,196 @@
+"""What vLLM in this process is handed when weights have changed: all of them, or an adapter.
+
+vLLM reads weights anew layer by layer: parameters lie on torch's "meta" device until their loaders
+have all they want, and kernels then lay the layer out. What a model of vLLM's writes past its
+loaders is lost there without an error; such parameters are looked for after each handover.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from tempfile import TemporaryDirectory
+from typing import Any, ClassVar
+
+import structlog
+from torch import Tensor
+
+from rlvr import BackendError
+from rlvr_torch.models.hf.file_weights import file_weights
+from rlvr_torch.models.hf.net import HFNet
+from rlvr_torch.models.lora.adapters import quietly
+from rlvr_torch.runtime.device import vllm_is_for_cpu
+
+log = structlog.get_logger(__name__)
+
+_RANKS = 1, 8, 16, 32, 64, 128, 256, 320, 512
+"""Those that vLLM takes as `max_lora_rank`."""
+
+
+class FullWeights:
+    """
+    All weights, adapters merged, under the names of the model's files.
+
+    Attributes:
+        settings: What vLLM is built with for it.
+        sleep_level: 2: nothing is kept on the host, for all weights are given again.
+        request: The adapter that requests name.
+    """
+
+    settings: ClassVar[dict[str, Any]] = {}
+    sleep_level = 2
+    request: Any = None
+
+    def __init__(self, net: HFNet) -> None:
+        self._net = net
+
+    def give(self, llm: Any, _version: int) -> None:
+        """
+        Have vLLM compute with the weights of now.
+
+        Raises:
+            BackendError: Parameters of vLLM's model got no weights (they are named).
+            ConfigError: As `file_weights`.
+        """
+        worker = llm.llm_engine.model_executor.driver_worker
+        model = worker.model_runner.get_model()
+        owners = _owners(model)
+        missed: list[str] = []
+        load = model.load_weights
+
+        def load_and_look(weights: Iterator[tuple[str, Tensor]]) -> Any:
+            loaded = load(weights)
+            missed.extend(_without_weights(model, owners))
+            return loaded
+
+        _prepare(model)
+        # Hides the class's method until it is deleted; vLLM forgets afterwards what came.
+        model.load_weights = load_and_look
+        try:
+            worker.reload_weights(weights_iterator=vllm_weights(self._net))
+        finally:
+            del model.load_weights
+        if missed:
+            raise BackendError(
+                "vLLM was handed new weights, and some did not arrive\n"
+                f"  found: none for {', '.join(missed[:4])}{' ...' * (len(missed) > 4)}\n"
+                "  sample with torch.engine=own"
+            )
+        _lay_out_tied(model, owners)
+
+
+class Adapter:
+    """
+    The adapter alone: vLLM adds it to its base's weights itself, in each product.
+
+    Small updates are not lost where a merged weight would be rounded to bfloat16. Attributes as
+    those of `FullWeights`; asleep, vLLM keeps the base on the host.
+    """
+
+    sleep_level = 1
+
+    def __init__(self, net: HFNet, rank: int) -> None:
+        self._net = net
+        self.settings = {"enable_lora": True, "max_loras": 1, "max_lora_rank": rank}
+        self.request: Any = None
+
+    def give(self, llm: Any, version: int) -> None:
+        """
+        Have vLLM add the adapter of now, and no older one.
+
+        Raises:
+            ValueError: vLLM does not know the adapter's kind, or a module that it is on.
+        """
+        lora = importlib.import_module("vllm.lora.request")
+        if self.request is not None:
+            llm.llm_engine.remove_lora(self.request.lora_int_id)
+            self.request = None
+        with TemporaryDirectory() as folder, quietly():
+            self._net.adapted.save_pretrained(folder, save_embedding_layers=False)
+            # Numbers begin with 1.
+            request = lora.LoRARequest(f"version-{version}", version + 1, folder)
+            llm.llm_engine.add_lora(request)  # vLLM holds it from here on
+        self.request = request
+
+
+def handover_of(net: HFNet) -> FullWeights | Adapter:
+    """The adapter where the net has one that vLLM can add, else all weights; it is said why."""
+    if net.adapted is None:
+        return FullWeights(net)
+    (settings,) = net.adapted.peft_config.values()
+    rank = max(settings.r, *(settings.rank_pattern or {}).values(), 0)
+    if settings.use_dora:
+        return merged(net, "it adds no DoRA")
+    adapted = (one for one in net.model.modules() if hasattr(one, "get_base_layer"))
+    if any(not hasattr(one.get_base_layer(), "weight") for one in adapted):
+        return merged(net, "it is on more than single layers")  # experts, which are one tensor
+    if vllm_is_for_cpu() and any(
+        name.endswith(".experts") for name, _ in net.model.named_modules()
+    ):
+        return merged(net, "on a CPU it has no kernels for experts beside adapters")
+    if rank > _RANKS[-1]:
+        return merged(net, f"its ranks end at {_RANKS[-1]}, and this one is {rank}")
+    return Adapter(net, next(one for one in _RANKS if one >= rank))
+
+
+def merged(net: HFNet, reason: str) -> FullWeights:
+    """All weights, in place of an adapter; the reason is logged."""
+    found = f"vLLM does not take the adapter itself: {reason.splitlines()[0]}"
+    log.warning("vllm_adapter_merged", found=found, now="merged into all weights")
+    return FullWeights(net)
+
+
+def vllm_weights(net: HFNet) -> Iterator[tuple[str, Tensor]]:
+    """`file_weights`, in the one of the forms that vLLM knows which its loaders see."""
+    for name, value in file_weights(net):
+        if net.name == "gpt_oss" and ".mlp.experts." in name:
+            # vLLM writes gpt-oss' experts past its loaders, unless they come one by one.
+            before, after = name.split(".experts.")
+            for expert, one in enumerate(value):
+                yield f"{before}.experts.{expert}.{after}", one
+        else:
+            yield name, value
+
+
+def _prepare(model: Any) -> None:
+    """Before weights are read again: what vLLM does the first time only, or past its loaders."""
+    meta = importlib.import_module("vllm.model_executor.model_loader.reload.meta")
+    for skipped in (meta.SKIP_TENSORS, meta.SKIP_LOAD_TENSORS):
+        skipped.add("sinks")  # gpt-oss writes them past its loaders: into the live ones
+    if vllm_is_for_cpu():
+        for module in model.modules():
+            # Experts are packed for a CPU where their kernel is made, and only there.
+            method: Any = getattr(module, "quant_method", None)
+            if getattr(method, "moe_kernel", None) is not None:
+                method.moe_kernel = None
+
+
+def _lay_out_tied(model: Any, owners: dict[int, list[str]]) -> None:
+    """On a CPU a head that is the embedding too has a packed copy, which vLLM does not renew."""
+    for names in owners.values() if vllm_is_for_cpu() else ():
+        for name in names[1:]:
+            module = model.get_submodule(name.rpartition(".")[0])
+            if method := getattr(module, "quant_method", None):
+                method.process_weights_after_loading(module)
+
+
+def _owners(model: Any) -> dict[int, list[str]]:
+    """The names of each parameter: several where it is tied."""
+    owners: dict[int, list[str]] = {}
+    for name, value in model.named_parameters(remove_duplicate=False):
+        owners.setdefault(id(value), []).append(name)
+    return owners
+
+
+def _without_weights(model: Any, owners: dict[int, list[str]]) -> Iterator[str]:
+    """Parameters none of whose layers was given weights."""
+    reload = importlib.import_module("vllm.model_executor.model_loader.reload.layerwise")
+    skipped = importlib.import_module("vllm.model_executor.model_loader.reload.meta").SKIP_TENSORS
+
+    def arrived(name: str) -> bool:
+        info = reload.get_layerwise_info(model.get_submodule(name.rpartition(".")[0]))
+        return not info.can_load() or info.load_numel > 0
+
+    for names in owners.values():
+        if names[0].rpartition(".")[2] not in skipped and not any(map(arrived, names)):
+            yield names[0]
