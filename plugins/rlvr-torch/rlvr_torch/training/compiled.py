@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlvr_torch.models.hf.net import HFNet, hide_attention
-from rlvr_torch.models.interface import Attend, Net
+from rlvr_torch.models.interface import Attend, Net, carry_of
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend, Row
 
 
@@ -24,6 +24,7 @@ class Outside:
 
     def __init__(self, attend: Attend) -> None:
         self._attend = attend
+        self.carry = carry_of(attend)  # whose layers are not compiled (`hf.states`)
 
     @torch.compiler.disable
     def __call__(

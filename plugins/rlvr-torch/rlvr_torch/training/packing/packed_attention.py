@@ -19,6 +19,7 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr_torch.models.interface import Heads, Net
+from rlvr_torch.training.packing.packed_states import PackedStates
 from rlvr_torch.training.packing.prefix_packing import Row
 from rlvr_torch.training.packing.varlen_attention import ChunkedAttention, Spans
 
@@ -67,6 +68,8 @@ class PackedAttention:
         self._row, self._device = row, device
         self._kernel = kernel or ChunkedAttention()
         self._calls: dict[int | None, list[_Call]] = {}
+        if net.has_states:
+            self.carry = PackedStates(row.leads, row.rests, row.owners, device)
 
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None

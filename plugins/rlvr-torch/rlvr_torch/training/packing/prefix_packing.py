@@ -24,6 +24,7 @@ from torch import Tensor
 from rlvr import Datum
 from rlvr_torch.models.attention import attend_over, causal, in_sight
 from rlvr_torch.models.interface import Attend, Net
+from rlvr_torch.training.packing.packed_states import PackedStates
 
 
 @frozen(kw_only=True)
@@ -142,6 +143,8 @@ class BlockAttention:
             sizes = np.bincount(row.owners)  # completions of each shared lead; those come first
             self._groups = (len(sizes), int(sizes[0])) if (sizes == sizes[0]).all() else None
         self._masks: dict[tuple[str, int | None], Tensor | None] = {}
+        if net.has_states:
+            self.carry = PackedStates(row.leads, row.rests, row.owners, device)
 
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
