@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from rlvr import BackendError
 from rlvr_torch.models.interface import State, carry_of
 
-STATEFUL = frozenset({"linear_attention"})
+STATEFUL = frozenset({"linear_attention", "conv"})
 """Kinds of layers, by transformers' `layer_types`."""
 
 
@@ -38,9 +38,10 @@ def carry_states(decoder: nn.Module, config: Any) -> bool:
     parts: dict[int, list[nn.Module]] = {layer: [] for layer in layers}
     for part in decoder.modules():
         layer = getattr(part, "layer_idx", None)
-        if layer in parts and not isinstance(part, GradientCheckpointingLayer):
-            if "cache" in inspect.signature(part.forward).parameters:
-                parts[layer].append(part)
+        if layer not in parts or isinstance(part, GradientCheckpointingLayer):
+            continue
+        if "cache" in inspect.signature(part.forward).parameters:
+            parts[layer].append(part)
     for layer, found in parts.items():
         if len(found) != 1:
             raise BackendError(f"{len(found)} parts of layer {layer} ({kinds[layer]}) take a cache")
