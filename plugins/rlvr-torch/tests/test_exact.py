@@ -163,7 +163,7 @@ def test_memory_grows_with_what_is_used(model):
 def test_it_says_where_this_is_promised(make_hf, family, cores, is_promised):
     """
     Not with three cores, nor for experts, whose products depend on how many ask for them, nor for
-    convolutions, which PyTorch computes in another way for 16 rows.
+    layers that keep a state, whose sums depend on the number of rows.
     """
     made = load_net(str(make_hf(family.removeprefix("hf "))))
     assert is_batch_invariant(made, cores) is is_promised
