@@ -161,10 +161,7 @@ def test_memory_grows_with_what_is_used(model):
     ],
 )
 def test_it_says_where_this_is_promised(make_hf, family, cores, is_promised):
-    """
-    Not with three cores, nor for experts, whose products depend on how many ask for them, nor for
-    layers that keep a state, whose sums depend on the number of rows.
-    """
+    """Not with three cores, nor for experts or states, whose sums depend on how many rows ask."""
     made = load_net(str(make_hf(family.removeprefix("hf "))))
     assert is_batch_invariant(made, cores) is is_promised
     ours = GPT2.new(GPT2Config(vocab_size=301, n_positions=96, n_embd=32, n_layer=2, n_head=2), 1)

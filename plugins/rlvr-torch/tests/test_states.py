@@ -247,7 +247,7 @@ def test_prompts_read_together():
 
 
 def test_rows_join_are_cancelled_and_move():
-    """Requests that come late and go early, with gaps that are closed; states go with their rows."""
+    """Requests that come late and go early; gaps are closed, and states go with their rows."""
     net, theirs = made("mixed")
     requests = requests_of([30] * 20)
     random = np.random.default_rng(0)
@@ -265,7 +265,7 @@ def test_rows_join_are_cancelled_and_move():
                 batch.drop(living.pop(int(random.integers(len(living)))))
     lengths = [len(sequence.completion.tokens) for sequence in sequences]
     assert 0 < sum(length < 30 for length in lengths) < 15
-    assert len({length for length in lengths}) > 3
+    assert len(set(lengths)) > 3
     for request, sequence in zip(requests, sequences, strict=True):
         if len(sequence.completion.tokens):
             assert_theirs(theirs, request, sequence.completion)

@@ -196,6 +196,7 @@ def _record_heads(net: HFNet) -> list[Heads]:
         net.hidden(token, torch.zeros_like(token), recorder)
     config = net.model.config.get_text_config()
     kinds = getattr(config, "layer_types", None) or ["attention"] * config.num_hidden_layers
+    kinds = kinds[: config.num_hidden_layers]
     layers = [layer for layer, kind in enumerate(kinds) if kind not in STATEFUL]
     if sorted(recorder.heads) != layers:
         raise BackendError(

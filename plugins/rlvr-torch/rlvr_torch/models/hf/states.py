@@ -33,7 +33,7 @@ def carry_states(decoder: nn.Module, config: Any) -> bool:
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
-    kinds = getattr(config, "layer_types", None) or ()
+    kinds = (getattr(config, "layer_types", None) or ())[: config.num_hidden_layers]
     layers = [layer for layer, kind in enumerate(kinds) if kind in STATEFUL]
     parts: dict[int, list[nn.Module]] = {layer: [] for layer in layers}
     for part in decoder.modules():

@@ -16,7 +16,7 @@ from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.states import STATEFUL
 from rlvr_torch.models.hf.vision import HFVisionNet
-from rlvr_torch.models.interface import Carrying, Step
+from rlvr_torch.models.interface import Carrying, State, Step
 
 FAMILIES = (
     "llama",
@@ -155,10 +155,13 @@ def _difference(net: HFNet) -> float:
 
 def _in_parts(layer: int, inputs: Tensor, step: Step) -> Tensor:
     """As training and sampling do it: a prompt, a token, the rest, each from the state before."""
-    prompt, token, rest = inputs.tensor_split([len(inputs[0]) // 2, len(inputs[0]) // 2 + 1], dim=1)
-    first, state = step(prompt, {})
-    second, state = step(token, state)
-    return torch.cat([first, second, step(rest, state)[0]], dim=1)
+    half, mixed = len(inputs[0]) // 2, []
+    state: State = {}
+    for part in inputs.tensor_split([half, half + 1], dim=1):
+        if part.shape[1]:
+            own, state = step(part, state)
+            mixed.append(own)
+    return torch.cat(mixed, dim=1)
 
 
 def _rope_types(config: Any) -> list[str]:
