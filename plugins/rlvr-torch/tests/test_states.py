@@ -287,6 +287,34 @@ def test_states_go_with_their_prompts():
     assert len(held._prompts) <= 5
 
 
+def test_a_prompt_that_moved_is_still_the_same():
+    """Prompts move when others go; who asks for one later begins with its state."""
+    net, theirs = made("mixed")
+    engine = Engine(net, NoEnd())
+    random = np.random.default_rng(3)
+    prompts = [random.integers(4, 300, 30 - i) for i in range(8)]
+    asked = [
+        GenerateRequest(prompt=prompt, params=SamplingParams(max_tokens=length), seed=i)
+        for i, (prompt, length) in enumerate(zip(prompts, [3, 3, 3, 3, 3, 3, 40, 40], strict=True))
+    ]
+    asked += [
+        GenerateRequest(prompt=prompts[6], params=asked[6].params, seed=20 + i) for i in (0, 1)
+    ]
+    batch, sequences = engine.start(), [engine.sequence(request) for request in asked]
+    with batch.at_work():
+        batch.add(sequences[:-1])
+        before = None
+        for _ in range(8):
+            batch.step()
+            before = before or set(batch._cache.prompts.used)
+        assert max(before) > max(batch._cache.prompts.used)
+        batch.add(sequences[-1:])
+        while not batch.is_done:
+            batch.step()
+    for request, sequence in zip(asked, sequences, strict=True):
+        assert_theirs(theirs, request, sequence.completion)
+
+
 def test_turns():
     """A conversation that goes on: the next prompt begins with the last prompt and its answer."""
     net, theirs = made("mixed")
