@@ -202,9 +202,9 @@ def _record_heads(net: HFNet) -> list[Heads]:
         raise BackendError(
             f"{len(recorder.heads)} of {len(layers)} layers attend through transformers' interface"
         )
-    for part in net.decoder.modules() if net.has_states else ():
-        if getattr(part, "layer_idx", None) in layers:
-            part.attention_idx = layers.index(part.layer_idx)  # those without one do not count
+    for module in net.decoder.modules() if net.has_states else ():
+        if getattr(module, "layer_idx", None) in layers:
+            module.attention_idx = layers.index(module.layer_idx)  # those without do not count
     _refuse_lost_windows(net, recorder.heads)
     return [recorder.heads[layer] for layer in layers]
 

@@ -35,19 +35,19 @@ def carry_states(decoder: nn.Module, config: Any) -> bool:
 
     kinds = (getattr(config, "layer_types", None) or ())[: config.num_hidden_layers]
     layers = [layer for layer, kind in enumerate(kinds) if kind in STATEFUL]
-    parts: dict[int, list[nn.Module]] = {layer: [] for layer in layers}
-    for part in decoder.modules():
-        layer = getattr(part, "layer_idx", None)
-        if layer not in parts or isinstance(part, GradientCheckpointingLayer):
+    takers: dict[int, list[nn.Module]] = {layer: [] for layer in layers}
+    for module in decoder.modules():
+        layer = getattr(module, "layer_idx", None)
+        if layer not in takers or isinstance(module, GradientCheckpointingLayer):
             continue
-        if "cache" in inspect.signature(part.forward).parameters:
-            parts[layer].append(part)
-    for layer, found in parts.items():
+        if "cache" in inspect.signature(module.forward).parameters:
+            takers[layer].append(module)
+    for layer, found in takers.items():
         if len(found) != 1:
             raise BackendError(f"{len(found)} parts of layer {layer} ({kinds[layer]}) take a cache")
-        (part,) = found
-        first = next(iter(inspect.signature(part.forward).parameters))
-        part.forward = partial(_carried, layer, part.forward, first)
+        (module,) = found
+        first = next(iter(inspect.signature(module.forward).parameters))
+        module.forward = partial(_carried, layer, module.forward, first)
     return bool(layers)
 
 
