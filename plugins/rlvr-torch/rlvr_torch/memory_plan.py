@@ -126,9 +126,10 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
     each = 6 if compute == 2 else 4  # float32 logits, and their gradient in bfloat16
     logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * each
     rounded = head * 2 if compute == 2 and not rank else 0  # of a float32 head
-    per_key = 2 * shape.layers * shape.keys * compute
+    per_key = 2 * (shape.layers - shape.stateful) * shape.keys * compute
     rows, slots = _power(settings.decode_rows), _power(settings.completion)
-    prompts = -(-settings.decode_rows // settings.group) * _power(settings.prompt)
+    count = -(-settings.decode_rows // settings.group)
+    prompts = count * _power(settings.prompt)
     return MemoryPlan(
         shape=shape,
         settings=settings,
@@ -142,6 +143,7 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
         },
         sampling={
             "KV cache": per_key * (prompts + rows * slots),
+            **({"states": shape.state * 4 * (count + settings.decode_rows)} if shape.state else {}),
             "sampled logits": 2 * rows * shape.vocabulary * 4 + rounded,
         },
     )

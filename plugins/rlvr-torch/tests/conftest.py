@@ -98,6 +98,10 @@ HF_FAMILIES = (
     "glm4",
     "mixtral",
     "qwen3_moe",
+    "qwen3_next",
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
+    "olmo_hybrid",
     "gpt2",
 )
 
@@ -132,18 +136,29 @@ def make_hf(
             "sliding_window": 8,
             "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         }
+        experts: dict[str, object] = {
+            "num_experts": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 24,
+        }
+        linear: dict[str, object] = {
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "linear_num_value_heads": 4,
+            "linear_num_key_heads": 2,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 12,
+        }
         own: dict[str, dict[str, object]] = {
             "mistral": {"sliding_window": 8},
             "qwen2": {"use_sliding_window": True, **windows},
             "gemma2": windows,
             "gemma3_text": windows,
             "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
-            "qwen3_moe": {
-                "num_experts": 4,
-                "num_experts_per_tok": 2,
-                "moe_intermediate_size": 24,
-                "mlp_only_layers": [],
-            },
+            "qwen3_moe": {"mlp_only_layers": [], **experts},
+            "qwen3_next": {"shared_expert_intermediate_size": 24, **experts, **linear},
+            "qwen3_5_text": {"linear_conv_kernel_dim": 3, "tie_word_embeddings": True, **linear},
+            "qwen3_5_moe_text": {"shared_expert_intermediate_size": 24, **experts, **linear},
+            "olmo_hybrid": linear,
             "gpt_oss": {
                 "num_local_experts": 4,
                 "num_experts_per_tok": 2,

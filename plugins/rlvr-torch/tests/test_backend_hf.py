@@ -53,6 +53,17 @@ class TestGemma2(BackendContract):
         return build(self._directory)
 
 
+class TestQwen35(BackendContract):
+    """Layers that keep a state: bit for bit after save and load; equal batches give equal bits."""
+
+    @pytest.fixture(autouse=True)
+    def _make(self, make_hf):
+        self._directory = make_hf("qwen3_5_text")
+
+    def make_backend(self):
+        return build(self._directory)
+
+
 class TestLoRA(BackendContract):
     """Adapters of a Llama, bit for bit after save and load; the reference is the bare model."""
 

@@ -91,6 +91,9 @@ def deep(family):
     if family == "gpt2":
         shape = {"vocab_size": 280, "n_positions": 96, "n_layer": 10, "n_embd": 16, "n_head": 2}
         shape |= {"bos_token_id": 0, "eos_token_id": 0}
+    if family == "qwen3_5_text":  # seven of ten keep a state
+        shape |= {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "head_dim": 8}
+        shape |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "num_key_value_heads": 1}
     config = transformers.AutoConfig.for_model(family, **shape)
     return HFNet(transformers.AutoModelForCausalLM.from_config(config))
 
@@ -98,7 +101,7 @@ def deep(family):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("family", ["llama", "gpt2"])
+@pytest.mark.parametrize("family", ["llama", "gpt2", "qwen3_5_text"])
 def test_many_layers_share_what_is_compiled(family, dtype, make_datum, caplog):
     """Ten layers need no more than one; copies of weights and a second model change nothing."""
     net = deep(family)

@@ -152,10 +152,16 @@ def test_memory_grows_with_what_is_used(model):
 
 @pytest.mark.parametrize(
     ("family", "cores", "is_promised"),
-    [("gemma2", 1, True), ("hf gpt2", 4, True), ("llama", 3, False), ("gpt_oss", 1, False)],
+    [
+        ("gemma2", 1, True),
+        ("hf gpt2", 4, True),
+        ("llama", 3, False),
+        ("gpt_oss", 1, False),
+        ("qwen3_5_text", 1, False),
+    ],
 )
 def test_it_says_where_this_is_promised(make_hf, family, cores, is_promised):
-    """Not with three cores, nor for experts, whose products depend on how many ask for them."""
+    """Not with three cores, nor for experts or states, whose sums depend on how many rows ask."""
     made = load_net(str(make_hf(family.removeprefix("hf "))))
     assert is_batch_invariant(made, cores) is is_promised
     ours = GPT2.new(GPT2Config(vocab_size=301, n_positions=96, n_embd=32, n_layer=2, n_head=2), 1)

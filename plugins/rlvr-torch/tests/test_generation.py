@@ -39,7 +39,7 @@ class TinyNet(nn.Module):
         self.o = nn.ModuleList(nn.Linear(h.queries * h.width, WIDTH) for h in heads)
         self.sinks = [torch.randn(h.queries) if has_sinks else None for h in heads]
         self.head = nn.Parameter(torch.randn(VOCAB, WIDTH))
-        self.head_bias = nn.Parameter(torch.randn(VOCAB))
+        self.head_bias, self.has_states = nn.Parameter(torch.randn(VOCAB)), False
         self.passes = []
 
     def hidden(self, tokens, positions, attend):

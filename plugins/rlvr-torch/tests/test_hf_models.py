@@ -109,10 +109,10 @@ def refusal(directory):
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (transformers.MambaConfig(num_hidden_layers=1), "layers of linear_attention, whose state"),
+        (transformers.MambaConfig(num_hidden_layers=1), "max_position_embeddings"),
         (transformers.BloomConfig(), "max_position_embeddings"),
         (transformers.T5Config(num_layers=1), "encoder-decoder"),
-        (transformers.Qwen3NextConfig(num_hidden_layers=2), "layers of linear_attention"),
+        (transformers.FalconH1Config(num_hidden_layers=1), "layers of hybrid, whose state"),
         (transformers.ViTConfig(), "no causal language model"),
     ],
 )

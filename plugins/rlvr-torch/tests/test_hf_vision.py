@@ -1,4 +1,4 @@
-"""Vision-language models of transformers: tiny ones of five families, with random weights."""
+"""Vision-language models of transformers: tiny ones of six families, with random weights."""
 
 from __future__ import annotations
 
@@ -51,6 +51,19 @@ SEES |= {"num_attention_heads": 2, "image_size": SIZE, "patch_size": PATCH}
 SPEAKS = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3}
 SPEAKS |= {"num_attention_heads": 2, "num_key_value_heads": 1, "max_position_embeddings": 256}
 SPEAKS |= {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": 1}
+LINEAR = {"linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8}
+LINEAR |= {
+    "linear_value_head_dim": 8,
+    "head_dim": 16,
+    "rope_parameters": {
+        "rope_type": "default",
+        "mrope_section": [1, 1, 2],
+        "rope_theta": 1e4,
+        "partial_rotary_factor": 0.5,
+        "mrope_interleaved": True,
+    },
+}
+LINEAR |= {"layer_types": ["linear_attention", "full_attention", "linear_attention"]}
 
 
 @attrs.frozen
@@ -189,7 +202,7 @@ class QwenProcessor:
         return {"input_ids": torch.tensor([ids]), **found}
 
 
-def qwen(kind, seeing):
+def qwen(kind, seeing, speaking=None):
     """The parts that Qwen's families share."""
     controls = ("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     tokenizer = tokenizer_of(*controls)
@@ -198,7 +211,13 @@ def qwen(kind, seeing):
     config = transformers.AutoConfig.for_model(
         kind,
         vision_config={"depth": 2, "num_heads": 2, "hidden_size": 16, "patch_size": 4, **seeing},
-        text_config=SPEAKS | {"vocab_size": len(tokenizer), "head_dim": 8, "rope_parameters": rope},
+        text_config={
+            **SPEAKS,
+            "vocab_size": len(tokenizer),
+            "head_dim": 8,
+            "rope_parameters": rope,
+            **(speaking or {}),
+        },
         image_token_id=image,
         video_token_id=video,
         vision_start_token_id=start,
@@ -219,7 +238,13 @@ def qwen3_vl():
     return qwen("qwen3_vl", {**own, "deepstack_visual_indexes": [0, 1]})
 
 
-FAMILIES = {one.__name__: one for one in (llava, idefics3, gemma3, qwen2_vl, qwen3_vl)}
+def qwen3_5():
+    """Some layers of the language model keep a state; parts of heads have positions."""
+    own = {"intermediate_size": 16, "out_hidden_size": 16, "num_position_embeddings": 16}
+    return qwen("qwen3_5", own, LINEAR)
+
+
+FAMILIES = {one.__name__: one for one in (llava, idefics3, gemma3, qwen2_vl, qwen3_vl, qwen3_5)}
 
 
 @pytest.fixture(scope="session")

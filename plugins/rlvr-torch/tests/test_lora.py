@@ -34,6 +34,8 @@ KINDS = [
     ("qwen3", {"lora_rank": 2, "lora_alpha": 8.0, "lora_targets": "q_proj,v_proj"}),
     ("gemma3_text", {"lora_rank": 4}),
     ("gpt_oss", {"lora_rank": 4}),
+    ("qwen3_5_text", {"lora_rank": 4}),
+    ("qwen3_next", {"lora_rank": 2, "lora_targets": "in_proj_qkvz,out_proj"}),
     ("gpt2", {"lora_rank": 4}),
 ]
 

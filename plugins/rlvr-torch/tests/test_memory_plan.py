@@ -10,7 +10,7 @@ import pytest
 import torch
 from attrs import evolve
 
-from rlvr import BuildContext, Datum, SamplingParams
+from rlvr import BuildContext, Datum, GenerateRequest, SamplingParams
 from rlvr_torch import memory_table
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.memory_plan import (
@@ -288,3 +288,36 @@ def test_the_plan_is_printed_before_a_run_on_a_gpu(
     assert "torch.microbatch_tokens=3000 torch.decode_rows=16" in text
     memory_table.say_plan(context, config, torch.device("cpu"))
     assert capsys.readouterr().err == ""
+
+
+def test_states_of_linear_attention():
+    """The plan counts what the engine holds of rows and prompts; such layers have no keys."""
+    transformers = pytest.importorskip("transformers")
+    from rlvr.testing.fakes import CharTokenizer
+    from rlvr_torch.generation.engine import Engine
+    from rlvr_torch.models.hf.net import HFNet
+
+    config = transformers.AutoConfig.for_model(
+        "qwen3_5_text", vocab_size=V, hidden_size=64, intermediate_size=160, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=32, max_position_embeddings=256,
+        linear_num_value_heads=4, linear_num_key_heads=2, linear_key_head_dim=8,
+        linear_value_head_dim=12, eos_token_id=0, pad_token_id=None,
+    )  # fmt: skip
+    shape = Shape.of(config)
+    assert (shape.stateful, shape.state) == (3, 3 * ((2 * 2 * 8 + 4 * 12) * 4 + 4 * 8 * 12))
+    net = HFNet(transformers.AutoModelForCausalLM.from_config(config))
+    engine = Engine(net, CharTokenizer())
+    request = GenerateRequest(prompt=np.arange(9), params=SamplingParams(max_tokens=9), seed=0)
+    batch = engine.start()
+    batch.add([engine.sequence(request)])
+    with batch.at_work():
+        for _ in range(2):
+            batch.step()
+    states = batch._cache.states
+    held = [*states._rows.values(), *states._prompts[0].values()]
+    settings = Settings(decode_rows=2, group=2, prompt=9, completion=9)
+    plan = plan_memory(shape, settings, GIB)
+    assert sum(v.nbytes for state in held for v in state.values()) == plan.sampling["states"]
+    dense = plan_memory(evolve(shape, stateful=0, state=0), settings, GIB)
+    assert plan.sampling["KV cache"] * 4 == dense.sampling["KV cache"]
+    assert "states" not in dense.sampling

@@ -24,6 +24,9 @@ FAMILIES = (
     "glm4",
     "mixtral",
     "qwen3_moe",
+    "qwen3_next",
+    "qwen3_5_moe_text",
+    "olmo_hybrid",
     "gpt2",
 )
 

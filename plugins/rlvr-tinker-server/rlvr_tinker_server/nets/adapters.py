@@ -61,7 +61,7 @@ class AdaptedNet:
         self.layers = base.layers
         self.heads, self.positions, self.vocab_size = base.heads, base.positions, base.vocab_size
         self.logit_scale, self.logit_softcap = base.logit_scale, base.logit_softcap
-        self.head_bias = base.head_bias
+        self.head_bias, self.has_states = base.head_bias, base.has_states
         self._factors: Factors = {}
         self._scale = 0.0
         self._head: Tensor | None = None

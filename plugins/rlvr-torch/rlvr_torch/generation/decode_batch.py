@@ -26,7 +26,7 @@ from rlvr_torch.generation.interface import RunningBatch
 from rlvr_torch.generation.sequence import RunningSequence
 from rlvr_torch.generation.token_sampling import TokenSampler
 from rlvr_torch.models.attention import attend_over, causal
-from rlvr_torch.models.interface import Net
+from rlvr_torch.models.interface import Carrying, Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
 _LOGITS = 1 << 24  # numbers that exist at one time when given tokens are scored
@@ -176,7 +176,8 @@ class DecodeBatch(RunningBatch):
     def _pass(self, version: int | None) -> None:
         count = self._cache.rows
         positions = self._cache.advance().clamp(max=self._net.positions - 1)
-        hidden = self._net.hidden(self._drawn[:count], positions, self._cache.attend)
+        attend = Carrying(self._cache.attend, self._cache.states.decode)
+        hidden = self._net.hidden(self._drawn[:count], positions, attend)
         self._draw(self._logits(hidden[:, 0]), range(count), version)
 
     def _free(self) -> list[int]:
@@ -256,7 +257,7 @@ class DecodeBatch(RunningBatch):
             ends = self._weights.ends(
                 torch.from_numpy(tokens).to(self._device),
                 positions,
-                self._cache.attend_prompts,
+                Carrying(self._cache.attend_prompts, self._cache.states.read),
                 torch.tensor([len(prompts[place]) - 1 for place in some], device=self._device),
             )  # (P, C)
             for end, place in zip(ends, some, strict=True):

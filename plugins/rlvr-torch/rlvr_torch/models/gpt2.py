@@ -119,6 +119,7 @@ class GPT2(nn.Module):
     logit_softcap = 0.0
     logit_scale = 1.0
     head_bias = None
+    has_states = False
 
     def __init__(self, config: GPT2Config) -> None:
         super().__init__()

@@ -10,7 +10,7 @@ vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import torch
@@ -20,6 +20,39 @@ from torch import Tensor, nn
 Attend: TypeAlias = Callable[[int, Tensor, Tensor, Tensor, Tensor | None], Tensor]
 """`(layer, q, k, v, sinks) -> mixed`: q (B, H, T, D) unscaled, k and v (B, K, T, D), sinks (H,) or
 None; gives (B, H, T, D). How a block looks at the past."""
+
+State: TypeAlias = Mapping[Hashable, Tensor]
+"""What a layer keeps of B sequences beside keys, each part (B, ...); empty before the first token.
+Convolutions and linear attention (Gated DeltaNet) have one."""
+
+Step: TypeAlias = Callable[[Tensor, State], tuple[Tensor, State]]
+"""`(inputs (B, T, C), state) -> (outputs (B, T, C), state after them)`: such a layer."""
+
+Carry: TypeAlias = Callable[[int, Tensor, Step], Tensor]
+"""`(layer, inputs (B, T, C), step) -> outputs (B, T, C)`: what state each sequence goes on from."""
+
+
+@frozen(eq=False)
+class Carrying:
+    """An `Attend` that also says how layers carry their states."""
+
+    attend: Attend
+    carry: Carry
+
+    def __call__(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+    ) -> Tensor:
+        return self.attend(layer, q, k, v, sinks)
+
+
+def carry_of(attend: Attend) -> Carry:
+    """An `Attend`'s own `carry`; without one, each row is a whole sequence, padded on the right."""
+    found: Carry = getattr(attend, "carry", _from_the_start)
+    return found
+
+
+def _from_the_start(layer: int, inputs: Tensor, step: Step) -> Tensor:
+    return step(inputs, {})[0]
 
 
 @frozen(kw_only=True)
@@ -49,7 +82,11 @@ class Net(Protocol):
 
     @property
     def heads(self) -> Sequence[Heads]:
-        """The attention of each layer."""
+        """The attention of each layer that has one; `Attend` counts these layers only."""
+
+    @property
+    def has_states(self) -> bool:
+        """Whether there are layers that keep a `State`."""
 
     @property
     def positions(self) -> int:

@@ -29,10 +29,16 @@ class Shape:
     has_head_norms: bool = False  # queries and keys are normalised (Qwen3)
     positions: int = 0  # learned positions (GPT-2)
     counted: int = 0  # weights, where the formula below does not hold; 0: it does
+    stateful: int = 0  # layers of linear attention, which keep a state in place of keys
+    state: int = 0  # numbers that all of them keep of a sequence
 
     @classmethod
     def of(cls, config: Any, name: str = "", counted: int = 0) -> Shape:
-        """From a configuration of transformers, or of rlvr's own GPT-2."""
+        """
+        From a configuration of transformers, or of rlvr's own GPT-2.
+
+        `AttributeError` where a number is missing: the plan does not know such layers.
+        """
         if hasattr(config, "n_embd"):
             return cls(
                 name=name or "gpt2",
@@ -48,6 +54,8 @@ class Shape:
                 counted=counted,
             )
         heads = config.num_attention_heads
+        kinds = getattr(config, "layer_types", None) or ()
+        stateful = sum(kind in ("linear_attention", "conv") for kind in kinds)
         return cls(
             name=name or config.model_type,
             layers=config.num_hidden_layers,
@@ -60,6 +68,8 @@ class Shape:
             is_tied=bool(config.tie_word_embeddings),
             has_head_norms=config.model_type.startswith("qwen3"),
             counted=counted,
+            stateful=stateful,
+            state=stateful and stateful * _delta_state(config),
         )
 
     @property
@@ -98,3 +108,11 @@ class Shape:
             return self.linear + rest + self.layers * norms + self.width
         biases = sum(outputs for _, outputs in self.matrices)
         return self.linear + rest + self.layers * (4 * self.width + biases) + 2 * self.width
+
+
+def _delta_state(config: Any) -> int:
+    """Numbers that a layer of Gated DeltaNet keeps: the convolution's inputs, and a matrix."""
+    keys, values = config.linear_key_head_dim, config.linear_value_head_dim
+    inputs = 2 * config.linear_num_key_heads * keys + config.linear_num_value_heads * values
+    matrix = config.linear_num_value_heads * keys * values
+    return int(inputs * config.linear_conv_kernel_dim + matrix)

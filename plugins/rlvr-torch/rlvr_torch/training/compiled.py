@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rlvr_torch.models.hf.net import HFNet, hide_attention
-from rlvr_torch.models.interface import Attend, Net
+from rlvr_torch.models.interface import Attend, Carry, Net, carry_of
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend, Row
 
 
@@ -24,6 +24,11 @@ class Outside:
 
     def __init__(self, attend: Attend) -> None:
         self._attend = attend
+
+    @property
+    def carry(self) -> Carry:
+        """The `Attend`'s own: layers that keep states are not compiled (`hf.states`)."""
+        return carry_of(self._attend)
 
     @torch.compiler.disable
     def __call__(

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from rlvr_torch.generation.cache.group_rows import GroupRows, is_lone
 from rlvr_torch.generation.cache.prompts import STEP, Prompts, whole_steps
+from rlvr_torch.generation.cache.row_states import RowStates
 from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Heads
 
@@ -40,6 +41,7 @@ class KVCache:
 
     Attributes:
         prompts: The places of prompts.
+        states: What layers keep beside keys.
         rows: Rows that take part in decoding; the first ones.
     """
 
@@ -54,6 +56,7 @@ class KVCache:
         self._heads, self._dtype, self._device = heads, dtype, device
         self.rows = 0
         self.prompts = Prompts(heads, dtype, device, whole)
+        self.states = RowStates()
         self._keys: list[Tensor] = []  # of each layer, (rows, K, slots, D)
         self._values: list[Tensor] = []
         self._slots = 0
@@ -68,7 +71,7 @@ class KVCache:
         queries = [layer.queries // layer.keys for layer in heads]
         self._seats = seats_of(heads)
         sizes = [q * layer.width for q, layer in zip(queries, heads, strict=True)]
-        self._least = whole_steps(-(-_LEAST // min(sizes)))  # own slots
+        self._least = whole_steps(-(-_LEAST // min(sizes, default=_LEAST)))  # own slots
         self._width = 0  # N
         self._seen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # of each layer
         self._slot: int | None = None  # where all rows write in this pass
@@ -80,11 +83,13 @@ class KVCache:
     def close_unused(self, wanted: set[Hashable]) -> None:
         """Free the places of prompts that no row reads, except the wanted ones."""
         self.prompts.close_unused({place for place in self._owner if place is not None}, wanted)
+        self.states.keep(self.prompts.used)
 
     def read_prompts(self, places: Sequence[int], tokens: int) -> None:
         """Name the places that the next prefill fills, and its length in tokens."""
         first, count = places[0], len(places)
         is_run = list(places) == list(range(first, first + count))
+        self.states.open(places, [self.prompts.lengths[place] for place in places])
         self._reading = (
             slice(first, first + count) if is_run else torch.tensor(places, device=self._device)
         )
@@ -115,6 +120,7 @@ class KVCache:
         """A completion of the prompt at `place` takes the row."""
         self._owner[row] = place
         self._born[row] = self._clock
+        self.states.begin(row)
         self._is_seated = False
 
     def end(self, row: int) -> None:
@@ -127,6 +133,7 @@ class KVCache:
         for store in (self._keys, self._values):
             for layer in store:
                 layer[target, :, :age] = layer[source, :, :age]
+        self.states.move(source, target)
         self._is_seated = False
 
     def resize(self, rows: int) -> None:
@@ -145,6 +152,7 @@ class KVCache:
         is_lone = len({place for place in self._owner if place is not None}) > rows - 2
         moved = self.prompts.tidy(rows if is_lone else 0)
         self._owner = [None if p is None else moved.get(p, p) for p in self._owner]
+        self.states.rename(moved)
         self._is_seated = False
 
     def _grow(self, slots: int) -> None:
@@ -178,6 +186,7 @@ class KVCache:
             self._is_seated = False
         if not self._is_seated:
             self._seat()
+            self.states.seat(self._owner[: self.rows])
         width = max(self._least, whole_steps(oldest + 1))
         width = min(width, self._slots)
         if width != self._width or not self._seen:
@@ -262,7 +271,7 @@ class KVCache:
 
 def seats_of(heads: Sequence[Heads]) -> int:
     """Rows that look at a prompt together, at least."""
-    return -(-_QUERIES // min(layer.queries // layer.keys for layer in heads))
+    return -(-_QUERIES // min((layer.queries // layer.keys for layer in heads), default=_QUERIES))
 
 
 def attend_by_prompt(

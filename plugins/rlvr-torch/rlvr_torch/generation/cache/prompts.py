@@ -53,6 +53,11 @@ class Prompts:
         return max((i + 1 for i, length in enumerate(self.lengths) if length), default=1)
 
     @property
+    def used(self) -> set[int]:
+        """Places that hold a prompt."""
+        return {place for place, length in enumerate(self.lengths) if length}
+
+    @property
     def room(self) -> tuple[int, int]:
         """Places and slots of each; another value means another place in memory."""
         return len(self.lengths), self._slots

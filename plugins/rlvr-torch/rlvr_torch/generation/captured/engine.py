@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import structlog
 import torch
 from attrs import define, field
 
@@ -16,6 +17,8 @@ from rlvr_torch.generation.captured.sampling import Draw, draw_rows
 from rlvr_torch.generation.decode_batch import DecodeBatch, kept_dtype
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
+
+log = structlog.get_logger(__name__)
 
 
 @define(eq=False, slots=False)
@@ -44,7 +47,15 @@ class CapturedEngine(Engine):
     def _new_capture(self) -> Capture:
         return self._capture_of()
 
-    def start(self) -> CapturedBatch:
+    def __attrs_post_init__(self) -> None:
+        if self.net.has_states:
+            log.warning(
+                "not_captured", found="layers that keep a state beside keys (docs/torch.md)"
+            )
+
+    def start(self) -> DecodeBatch:
+        if self.net.has_states:
+            return super().start()
         return CapturedBatch(
             self.net,
             self._decode_weights(),

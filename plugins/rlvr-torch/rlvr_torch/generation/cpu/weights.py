@@ -98,9 +98,12 @@ def is_batch_invariant(net: Net, cores: int) -> bool:
     """
     Whether a row decoded in float32 has the same bits beside any others (docs/rollouts.md).
 
-    Every weight must be multiplied by `Matmul` or looked up: experts and convolutions are not. An
-    operation that is spread over a number of cores that is no power of two may cut a vector.
+    Every weight must be multiplied by `Matmul` or looked up: experts and convolutions are not. The
+    sums that update a layer's state differ with the number of rows. An operation that is spread
+    over a number of cores that is no power of two may cut a vector.
     """
+    if net.has_states:
+        return False
     modules = net.module.modules()
     known = {id(m.weight) for m in modules if isinstance(m, nn.Embedding) or _is_product(m)}
     weights = [value for value in net.module.parameters() if value.dim() > 1]

@@ -11,7 +11,7 @@ but recorded in a first forward pass, and the logits of that pass must be the mo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.attention import attend_over, causal
+from rlvr_torch.models.hf.states import STATEFUL, carry_states
 from rlvr_torch.models.interface import Attend, Heads, capped
 
 ATTENTION = "rlvr"
@@ -64,6 +65,7 @@ class HFNet:
         self.logit_softcap = float(getattr(config, "final_logit_softcapping", None) or 0.0)
         self.logit_scale = float(getattr(config, "logit_scale", None) or 1.0)
         self.logit_scale /= float(getattr(config, "logits_scaling", None) or 1.0)
+        self.has_states = carry_states(self.decoder, config)
         self.heads: Sequence[Heads] = _record_heads(self)
 
     @property
@@ -153,7 +155,7 @@ def _attention(
         )
     if attention_mask is not None:
         raise BackendError(f"{type(module).__name__} makes attention masks of its own")
-    layer = int(module.layer_idx)  # type: ignore[arg-type]
+    layer = int(getattr(module, "attention_idx", module.layer_idx))  # type: ignore[arg-type]
     if isinstance(rlvr_attend, _Recorder):
         if value.shape[3] != query.shape[3]:
             raise BackendError(f"its keys are {query.shape[3]} wide, its values {value.shape[3]}")
@@ -192,28 +194,32 @@ def _record_heads(net: HFNet) -> list[Heads]:
     token = torch.zeros(1, 1, dtype=torch.long, device=net.head.device)
     with torch.no_grad():
         net.hidden(token, torch.zeros_like(token), recorder)
-    layers = net.model.config.get_text_config().num_hidden_layers
-    if sorted(recorder.heads) != list(range(layers)):
+    config = net.model.config.get_text_config()
+    kinds = getattr(config, "layer_types", None) or ["attention"] * config.num_hidden_layers
+    kinds = kinds[: config.num_hidden_layers]
+    layers = [layer for layer, kind in enumerate(kinds) if kind not in STATEFUL]
+    if sorted(recorder.heads) != layers:
         raise BackendError(
-            f"{len(recorder.heads)} of {layers} layers attend through transformers' interface"
+            f"{len(recorder.heads)} of {len(layers)} layers attend through transformers' interface"
         )
-    heads = [recorder.heads[layer] for layer in range(layers)]
-    _refuse_lost_windows(net, heads)
-    return heads
+    for module in net.decoder.modules() if net.has_states else ():
+        if getattr(module, "layer_idx", None) in layers:
+            module.attention_idx = layers.index(module.layer_idx)  # those without do not count
+    _refuse_lost_windows(net, recorder.heads)
+    return [recorder.heads[layer] for layer in layers]
 
 
-def _refuse_lost_windows(net: HFNet, heads: Sequence[Heads]) -> None:
+def _refuse_lost_windows(net: HFNet, heads: Mapping[int, Heads]) -> None:
     """Refuse a window that is only in the model's mask, which we do not see (Qwen2-MoE, PhiMoE)."""
     config = net.model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     if not isinstance(window, int) or not 0 < window < net.positions:
         return
     kinds = getattr(config, "layer_types", None)
-    if kinds is None:
-        is_used = getattr(config, "use_sliding_window", True)
-        kinds = ["sliding_attention" if is_used else "full_attention"] * len(heads)
-    for layer, (kind, found) in enumerate(zip(kinds, heads, strict=False)):
-        if kind == "sliding_attention" and found.window is None:
+    is_used = getattr(config, "use_sliding_window", True)
+    for layer, found in heads.items():
+        is_cut = kinds[layer] == "sliding_attention" if kinds else is_used
+        if is_cut and found.window is None:
             raise BackendError(
                 f"layer {layer} sees {window} tokens by its configuration (sliding_window) and "
                 "does not ask its attention for that"

@@ -10,10 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.hf.net import HFNet
+from rlvr_torch.models.hf.states import STATEFUL
 from rlvr_torch.models.hf.vision import HFVisionNet
+from rlvr_torch.models.interface import Carrying, State, Step
 
 FAMILIES = (
     "llama",
@@ -27,11 +30,15 @@ FAMILIES = (
     "glm4",
     "mixtral",
     "qwen3_moe",
+    "qwen3_next",
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
+    "olmo_hybrid",
     "gpt2",
 )
 """Families that tests hold to the last digit; others are taken when they pass `build_net`."""
 
-_LAYERS = {"full_attention", "sliding_attention", "attention"}
+_LAYERS = {"full_attention", "sliding_attention", "attention", *STATEFUL}
 _LENGTH = 48
 _SMALL = 100_000_000
 """Weights below which the text is read on one core."""
@@ -141,8 +148,20 @@ def _difference(net: HFNet) -> float:
     finally:
         net.decoder.set_attn_implementation(net.attention)
     positions = torch.arange(length, device=tokens.device)
-    ours = net.logits(net.hidden(tokens, positions, net.attend_causal)).float()
+    attend = Carrying(net.attend_causal, _in_parts)
+    ours = net.logits(net.hidden(tokens, positions, attend)).float()
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
+
+
+def _in_parts(layer: int, inputs: Tensor, step: Step) -> Tensor:
+    """As training and sampling do it: a prompt, a token, the rest, each from the state before."""
+    half, mixed = len(inputs[0]) // 2, []
+    state: State = {}
+    for part in inputs.tensor_split([half, half + 1], dim=1):
+        if part.shape[1]:
+            own, state = step(part, state)
+            mixed.append(own)
+    return torch.cat(mixed, dim=1)
 
 
 def _rope_types(config: Any) -> list[str]:

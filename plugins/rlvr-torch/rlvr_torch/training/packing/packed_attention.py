@@ -11,6 +11,7 @@ Shapes: N tokens of the row, H query heads, K key heads, D width of a head.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr_torch.models.interface import Heads, Net
+from rlvr_torch.training.packing.packed_states import PackedStates
 from rlvr_torch.training.packing.prefix_packing import Row
 from rlvr_torch.training.packing.varlen_attention import ChunkedAttention, Spans
 
@@ -67,6 +69,12 @@ class PackedAttention:
         self._row, self._device = row, device
         self._kernel = kernel or ChunkedAttention()
         self._calls: dict[int | None, list[_Call]] = {}
+
+    @cached_property
+    def carry(self) -> PackedStates:
+        """How layers carry states."""
+        row = self._row
+        return PackedStates(row.leads, row.rests, row.owners, self._device)
 
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None

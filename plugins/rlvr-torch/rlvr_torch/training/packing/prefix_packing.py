@@ -14,6 +14,7 @@ width of a head.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from torch import Tensor
 from rlvr import Datum
 from rlvr_torch.models.attention import attend_over, causal, in_sight
 from rlvr_torch.models.interface import Attend, Net
+from rlvr_torch.training.packing.packed_states import PackedStates
 
 
 @frozen(kw_only=True)
@@ -131,7 +133,7 @@ class BlockAttention:
 
     def __init__(self, net: Net, row: Row, device: torch.device) -> None:
         self._heads = net.heads
-        self._device = device
+        self._row, self._device = row, device
         self._leads = _Stack(row.leads, device)
         self._rests: _Stack | None = None
         if len(row.rests) and row.rests.max():
@@ -142,6 +144,12 @@ class BlockAttention:
             sizes = np.bincount(row.owners)  # completions of each shared lead; those come first
             self._groups = (len(sizes), int(sizes[0])) if (sizes == sizes[0]).all() else None
         self._masks: dict[tuple[str, int | None], Tensor | None] = {}
+
+    @cached_property
+    def carry(self) -> PackedStates:
+        """How layers carry states."""
+        row = self._row
+        return PackedStates(row.leads, row.rests, row.owners, self._device)
 
     def __call__(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
