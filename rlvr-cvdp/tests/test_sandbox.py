@@ -432,6 +432,16 @@ def test_a_stopped_command_leaves_the_worker_usable(bench):
 
 
 @pytest.mark.places("warm")
+def test_an_answer_whose_sandbox_breaks_as_it_is_stopped_is_judged(bench, monkeypatch):
+    """The broken sandbox's folder stays until it is left: what looks into it meets no error."""
+    monkeypatch.setattr("rlvr_cvdp.sandbox.worker._STOP_S", 0.0)
+    loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
+    verdict = bench.judge({"rtl/inc.sv": loop}, timeout_s=1.0)
+    assert isinstance(verdict, Reward)
+    assert (verdict.score01, verdict.evidence["control"]) == (0.0, True)
+
+
+@pytest.mark.places("warm")
 def test_leaving_ends_every_worker(bench):
     """After `async with` no process and no folder is left, on an error too."""
     problem = bench.problem()

@@ -143,7 +143,7 @@ class Worker:
             await asyncio.gather(reading, reply, return_exceptions=True)
             transport.close()
             if not self.is_usable:
-                await self.close()
+                await self._end()  # its folder stays until the slot is left
 
     async def _send(
         self, message: Mapping[str, Any]
@@ -207,7 +207,13 @@ class Worker:
             self.is_usable = False
 
     async def close(self) -> None:
-        """End the sandbox and everything in it."""
+        """End the sandbox and everything in it, and remove its folder."""
+        try:
+            await self._end()
+        finally:
+            self._on_close()
+
+    async def _end(self) -> None:
         self.is_usable = False
         self._listener.close()
         try:
@@ -218,7 +224,6 @@ class Worker:
             process, self._process = self._process, None
             if process is not None:
                 await process.kill()
-            self._on_close()
 
 
 def new_worker(stack: Stack) -> Worker:
