@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache, singledispatch
 
 import attrs
+import numpy as np
 from attrs import frozen
 
 from rlvr.border.calls import Border, shown
@@ -85,21 +86,27 @@ def _kind(cls: type) -> type:
 
 
 def _fault_of_values(part: object) -> str:
-    """What is wrong with the values of flags and records, which a kind's defaults are."""
+    """What is wrong with the values of flags, whole numbers, texts and records of its kind."""
     for name, record in _promised_values(type(part)):  # type: ignore[arg-type]
-        if not isinstance(value := getattr(part, name), record):
-            no = "neither True nor False" if record is bool else f"no rlvr.{record.__name__}"
+        wanted = int | np.integer if record is int else record
+        if not isinstance(value := getattr(part, name, None), wanted):
+            words = {bool: "neither True nor False", int: "no whole number", str: "no text"}
+            no = words.get(record, f"no rlvr.{record.__name__}")
             return f"{name} = {shown(value)}, which is {no}"
     return ""
 
 
 @lru_cache  # a task gives an episode for each rollout, all of one class
 def _promised_values(cls: type) -> list[tuple[str, type]]:
-    """Names of flags and records that its kinds give a default, with the default's class."""
+    """Names of numbers and texts, and of flags and records that its kinds give a default."""
     kinds = [base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")]
     defaults = [item for kind in reversed(kinds) for item in vars(kind).items()]
     typed = [(name, type(default)) for name, default in defaults]
-    return [(name, record) for name, record in typed if record is bool or attrs.has(record)]
+    said = [item for kind in kinds for item in inspect.get_annotations(kind).items()]
+    plain = [
+        (name, {"int": int, "str": str}[kind]) for name, kind in said if kind in ("int", "str")
+    ]
+    return plain + [(name, kind) for name, kind in typed if kind is bool or attrs.has(kind)]
 
 
 @lru_cache
