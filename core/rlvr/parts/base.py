@@ -191,7 +191,8 @@ def _check(cls: type[Part], own: Mapping[str, object], beside: Collection[str], 
                 raise TypeError(f"{of}{name}: did you mean {meant}? {_meant(name)}")
         likely = [k for k in alike if is_like(name, k) and _is_open(cls, k, False)]
         likely = [k for k in slips if k in alike] or likely
-        likely = likely or [k for k in alike if _is_short_for(cls, name, own[name], k)]
+        near = [k for k in known if not likely and _is_short_for(cls, name, own[name], k)]
+        likely = likely or [k for k in near if k in alike and not set(near) & set(beside)]
         if likely:
             meant = max(likely, key=lambda k: share(name, k))
             warnings.warn(
