@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rlvr import PartError, SamplingParams, SingleTurn
+from rlvr import PartError, Policy, SamplingParams, SingleTurn
 from rlvr.border.abilities import adapted_by, metrics_of
 from rlvr.border.kinds import curriculum_of
 from rlvr.border.promises import (
@@ -119,6 +119,19 @@ def test_a_wrong_return_names_its_part_and_method(call: str, wrong: str) -> None
         return
     with pytest.raises(PartError, match=f"did not keep its promise: .*{METHODS.get(call, '')}"):
         asked()
+
+
+def test_a_policy_that_says_no_version_is_named() -> None:
+    """Not a bug of ours, though nothing asks for the version before the rollouts do."""
+
+    class Bare(Policy):
+        digest, context_length = "d", 8
+
+        async def generate(self, request: Any) -> Any:
+            raise NotImplementedError
+
+    with pytest.raises(PartError, match=r"policy .*Bare did not keep[^/]*'version'"):
+        asyncio.run(policy_of(giving(TinyBackend(), "policy", Bare())))
 
 
 def test_the_policy_is_blamed_for_its_completion() -> None:

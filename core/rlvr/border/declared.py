@@ -57,7 +57,8 @@ def check_declarations(part: object, kind: str) -> None:
         PartError: Names plugin, part and both sides.
     """
     promised = "what it declares it defines, and what it defines it declares"
-    Border(part, kind, "its declarations", promised=promised).check(fault_of_declarations(part))
+    at = Border(part, kind, "its declarations", promised=promised)
+    at.check(at.call(fault_of_declarations, part))
 
 
 def fault_of_declarations(part: object) -> str:
@@ -89,7 +90,7 @@ def _fault_of_values(part: object) -> str:
     """What is wrong with the values of flags, whole numbers, texts and records of its kind."""
     for name, record in _promised_values(type(part)):  # type: ignore[arg-type]
         wanted = int | np.integer if record is int else record
-        if not isinstance(value := getattr(part, name, None), wanted):
+        if not isinstance(value := getattr(part, name), wanted):
             words = {bool: "neither True nor False", int: "no whole number", str: "no text"}
             no = words.get(record, f"no rlvr.{record.__name__}")
             return f"{name} = {shown(value)}, which is {no}"
