@@ -149,6 +149,7 @@ def test_the_sampler_scores_before_the_trainer() -> None:
 
     class Scoring(Policy):
         draws_from_policy, exports_weights = True, False
+        not_a_part_method = ("exports_weights",)  # it is the sampler, too
 
         async def generate(self, request: Any) -> Any:
             raise NotImplementedError

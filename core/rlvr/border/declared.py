@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, singledispatch
 
 import attrs
@@ -65,7 +65,7 @@ def fault_of_declarations(part: object) -> str:
     """What a part declares and does not define, or defines and does not declare; "": nothing."""
     cls = type(part)
     of = cls.__qualname__
-    if fault := _fault_of_values(part):
+    if fault := _fault_of_values(part, _flags_and_records(cls)):  # type: ignore[arg-type]
         return f"{of}.{fault}"
     if late := _never_awaited(cls):  # type: ignore[arg-type]  # mypy: no class is hashable
         return f"{of}.{late}, which is async and never awaited: write it as a plain method"
@@ -78,7 +78,8 @@ def fault_of_declarations(part: object) -> str:
             return f"{one.name} is declared, and {of} does not define {', '.join(lacking)}"
         if own and not one.is_on and one.is_needed and not _is_said(part, one.name, own):
             return f"{of} defines {', '.join(own)}, and does not declare {one.name}"
-    return ""
+    fault = _fault_of_values(part, _numbers_and_texts(cls))  # type: ignore[arg-type]
+    return f"{of}.{fault}" if fault else ""
 
 
 def _kind(cls: type) -> type:
@@ -86,9 +87,9 @@ def _kind(cls: type) -> type:
     return next((base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")), cls)
 
 
-def _fault_of_values(part: object) -> str:
-    """What is wrong with the values of flags, whole numbers, texts and records of its kind."""
-    for name, record in _promised_values(type(part)):  # type: ignore[arg-type]
+def _fault_of_values(part: object, promised: Iterable[tuple[str, type]]) -> str:
+    """The first value that is not of the class that its kind says."""
+    for name, record in promised:
         wanted = int | np.integer if record is int else record
         if not isinstance(value := getattr(part, name), wanted):
             words = {bool: "neither True nor False", int: "no whole number", str: "no text"}
@@ -98,16 +99,23 @@ def _fault_of_values(part: object) -> str:
 
 
 @lru_cache  # a task gives an episode for each rollout, all of one class
-def _promised_values(cls: type) -> list[tuple[str, type]]:
-    """Names of numbers and texts, and of flags and records that its kinds give a default."""
-    kinds = [base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")]
-    defaults = [item for kind in reversed(kinds) for item in vars(kind).items()]
+def _flags_and_records(cls: type) -> list[tuple[str, type]]:
+    """Names of flags and records that its kinds give a default, with the default's class."""
+    defaults = [item for kind in _kinds(cls) for item in vars(kind).items()]
     typed = [(name, type(default)) for name, default in defaults]
-    said = [item for kind in kinds for item in inspect.get_annotations(kind).items()]
-    plain = [
-        (name, {"int": int, "str": str}[kind]) for name, kind in said if kind in ("int", "str")
-    ]
-    return plain + [(name, kind) for name, kind in typed if kind is bool or attrs.has(kind)]
+    return [(name, record) for name, record in typed if record is bool or attrs.has(record)]
+
+
+@lru_cache
+def _numbers_and_texts(cls: type) -> list[tuple[str, type]]:
+    """Names of what its kinds say is an int or a str."""
+    plain: dict[str, type] = {"int": int, "str": str}
+    said = [item for kind in _kinds(cls) for item in inspect.get_annotations(kind).items()]
+    return [(name, plain[kind]) for name, kind in said if kind in plain]
+
+
+def _kinds(cls: type) -> list[type]:
+    return [base for base in reversed(cls.__mro__) if base.__module__.startswith("rlvr.parts.")]
 
 
 @lru_cache
