@@ -128,7 +128,7 @@ class PluginContract(Contract):
 
     def test_vetted_values_name_real_options(self) -> None:
         """Values of algorithms and presets fit options that the core or this plugin has."""
-        from rlvr.parts.base import is_slip  # not above: it needs numpy, and this module is light
+        from rlvr.suggest import is_slip  # not above: it needs numpy, and this module is light
 
         specs = list(offers(self._import()))
         beside = offers(importlib.import_module("rlvr.builtin.plugin"))
