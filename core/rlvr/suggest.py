@@ -1,8 +1,28 @@
-"""The nearest known name, for error messages that end in a suggestion."""
+"""The nearest known name, and likeness of names, for messages that end in a suggestion."""
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterable
+
+LIKE = 0.8
+"""Share of equal letters (`difflib` ratio) from which a name is warned of."""
+LONG = 6
+"""Letters from which one other letter makes a slip: shorter words are often another word."""
+WEAK = frozenset(
+    "at of is has can with for to by in from per why take next on get".split()  # noqa: SIM905
+)
+"""Words that two names may share by chance."""
+ENDINGS = frozenset(
+    "a able ability abilities ation ations d e ed en er ers es ies ied ing ings ion ions ity "  # noqa: SIM905
+    "ization izations ive ly ment ments n or ors r rs s um ums y".split()
+)
+"""Endings in which forms of one word differ: annotate and annotation, writes and writing."""
+FORMS = {"proof": "prove", "choice": "choose", "chosen": "choose", "kept": "keep", "met": "meet"}
+"""Forms of a word that share no stem with it."""
+COMMON = frozenset({"close", "end", "judge", "name", "state"})
+"""Words that many authors use, whatever a kind knows."""
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
@@ -24,3 +44,97 @@ def did_you_mean(name: str, candidates: Iterable[str]) -> str:
     """`did you mean 'cvdp'?`, or an empty text where nothing is close."""
     match = nearest(name, candidates)
     return f"did you mean {match!r}?" if match else ""
+
+
+def letters_of(name: str) -> str:
+    """A name without underscores and capitals."""
+    return name.replace("_", "").lower()
+
+
+def words_of(name: str) -> list[str]:
+    """The words of a name, without on and get before them."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
+    return words[1:] if words[0] in ("on", "get") and len(words) > 1 else words
+
+
+def is_slip(name: str, known: str) -> bool:
+    """Whether two names differ by one letter at most, or by the order of their letters alone."""
+    one, other = sorted((letters_of(name), letters_of(known)), key=len)
+    if len(other) - len(one) > 1 or len(other) < 3:
+        return False
+    if sorted(one) == sorted(other):
+        return True
+    at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    return one[at:] == other[at + 1 :] or one[at + 1 :] == other[at + 1 :]
+
+
+def is_sure(name: str, known: str) -> bool:
+    """Whether a slip cannot be another word: one other letter makes a new word of a short one."""
+    one, other = letters_of(name), letters_of(known)
+    return len(other) >= LONG or len(one) != len(other) or sorted(one) == sorted(other)
+
+
+def share(name: str, known: str) -> float:
+    """Share of equal letters."""
+    import difflib  # only likeness needs it
+
+    return difflib.SequenceMatcher(None, letters_of(name), letters_of(known)).ratio()
+
+
+def _is_form(own: str, word: str) -> bool:
+    """Whether a word is a form of another one (proof, proving: prove) or short for it (ref)."""
+    own = FORMS.get(own, own)
+    if own in (word, FORMS.get(word)):
+        return True
+    if own in COMMON:
+        return False
+    same = next((i for i, (a, b) in enumerate(zip(own, word, strict=False)) if a != b), len(own))
+    for stem in range(min(same, len(word)), 2, -1):
+        is_doubled = len(own) > stem + 1 and own[stem] == own[stem - 1]  # pin, pinned
+        if {own[stem + is_doubled :] or "s", word[stem:] or "s"} <= ENDINGS:
+            return True
+    for short in (own, own.removesuffix("s")):
+        rest = iter(word)
+        is_spelt = not set(short[1:]) & set("aeiou") and all(letter in rest for letter in short)
+        is_short = 2 < len(short) < len(word) - 1 and short[0] == word[0]
+        if is_short and (is_spelt or word.startswith(short)):
+            return True
+    return False
+
+
+def _are_forms(own: list[str], words: list[str]) -> bool:
+    """Whether two names are of forms of the same words; is, has and can before them may differ."""
+    own, words = (w[w[:1] in (["is"], ["has"], ["can"]) :] for w in (own, words))
+    return len(own) == len(words) > 0 and all(map(_is_form, own, words))
+
+
+def is_like(name: str, known: str) -> bool:
+    """Whether a name may be meant as another one: many equal letters, or one wrong word."""
+    own, words = words_of(name), words_of(known)
+    if own == words or is_slip("".join(own), known) or share(name, known) >= LIKE:
+        return True
+    if _are_forms(own, words) or _are_forms([w for w in own if w != "of"][::-1], words):
+        return True
+    if len(words) == 1:
+        one, other = own[0], words[0]
+        is_stem = one.startswith(other) or other.startswith(one)
+        return len(own) == 1 and is_stem and min(len(one), len(other)) > 3
+    if len(own) == len(words):
+        shared = {a for a, b in zip(own, words, strict=True) if a == b}
+        return len(shared) == len(words) - 1 and not shared <= WEAK
+    return any(own[:i] + own[i + 1 :] == words for i in range(len(own)))
+
+
+def differ_by_a_word(name: str, known: str) -> bool:
+    """Whether one name has a word more than the other: seconds and expected_seconds."""
+    short, long = sorted((words_of(name), words_of(known)), key=len)
+    rests = [long[:i] + long[i + 1 :] for i in range(len(long))]
+    return not set(short) <= WEAK and any(_are_forms(short, rest) for rest in rests)
+
+
+def asks_alike(one: object, other: object) -> bool:
+    """Whether two functions take the same arguments: two or more, or one of the same name."""
+    if not (inspect.isfunction(one) and inspect.isfunction(other)):
+        return False
+    own, others = ([*inspect.signature(f).parameters][1:] for f in (one, other))
+    return own == others != [] or (len(own) == len(others) > 1)

@@ -52,6 +52,15 @@ def test_every_plugin_is_under_contract() -> None:
         assert tests in tool["pytest"]["ini_options"]["testpaths"]
 
 
+def test_every_package_has_floors() -> None:
+    """All its rooms and modules stand on a floor, so that a new one has to be given its own."""
+    contracts = _project()["tool"]["importlinter"]["contracts"]
+    floors = [c for c in contracts if c["type"] == "layers"]
+
+    assert {name for c in floors for name in c["containers"]} == {"rlvr", *_packages()}
+    assert [c["id"] for c in floors if not c.get("exhaustive")] == []
+
+
 def test_only_rlvr_chess_takes_what_is_gpl() -> None:
     """python-chess is GPL-3.0-or-later: one distribution depends on it, and a contract holds it."""
     packages = _packages()

@@ -23,7 +23,10 @@ LONG: set[str] = set()
 """Files that are still to be divided; none may be added."""
 RETIRED = {
     "Ledger", "Lane", "Seats", "StopWatch", "Crew", "Draws", "Shelf", "Laid", "Caller", "Dialect",
-    "Cage", "Desk", "Workbench", "Board", "Feed",
+    "Cage", "Desk", "Workbench", "Board", "Feed", "Order", "Stream", "Student", "Draft", "Ring",
+    "RowCache", "Sight", "Seeing", "Exchange", "Noticing", "Watchful", "Selective", "Telling",
+    "TokenCredit", "Weighing", "Answering", "Revealing", "Recorded", "Opinionated", "Sparing",
+    "Continuing", "Portable", "Appraising", "Spelling", "Picture",
 }  # fmt: skip
 """Words of ours for which the field has terms: no class bears them."""
 

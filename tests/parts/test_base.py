@@ -21,7 +21,7 @@ from rlvr import (
     SampledBackend,
     Task,
 )
-from rlvr.parts.base import LONG, is_slip
+from rlvr.suggest import LONG, is_slip
 
 KINDS = [
     value

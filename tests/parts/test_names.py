@@ -146,6 +146,36 @@ def test_forms_of_the_same_words_are_told(kind: type[Part], name: str) -> None:
     assert {w.category for w in told} == {NearMissWarning}
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "meant"),
+    [
+        (RewardFn, "seconds", "expected_seconds"),
+        (RewardFn, "key", "verdict_key"),
+        (RewardFn, "seed", "with_seed"),
+        (RewardFn, "opinion", "second_opinion"),
+        (Loss, "weights", "token_weights"),
+        (Advantage, "memory", "with_memory"),
+        (Advantage, "keep_group", "keep"),
+        (Checkpointer, "pin_step", "pin"),
+        (Callback, "saved", "checkpoint_saved"),
+        (Callback, "on_step", "step_finished"),
+        (Task, "answer_probes", "probes"),
+        (Policy, "export", "export_weights"),
+    ],
+)
+def test_a_word_more_or_less_with_the_same_arguments_is_told(
+    kind: type[Part], name: str, meant: str
+) -> None:
+    """With other arguments it is a method of the author's own."""
+    with pytest.warns(NearMissWarning, match=f"did you mean {meant}"):
+        made(kind, **{name: getattr(kind, meant)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made(kind, **{name: lambda self: None})
+        made(kind, **{name: lambda self, other: None})
+        made(kind, **{name: getattr(kind, meant), meant: getattr(kind, meant)})
+
+
 def test_odd_names_are_looked_at() -> None:
     """Names of small words alone are like nothing, and break nothing."""
     with warnings.catch_warnings():

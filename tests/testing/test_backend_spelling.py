@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rlvr import Backend, Policy, Sampler, Tokenizer
-from rlvr.parts.base import LONG, Part
+from rlvr.parts.base import Part
+from rlvr.suggest import LONG
 from rlvr.testing.contract import check_part
 
 OPTIONAL: dict[type[Part], tuple[str, ...]] = {

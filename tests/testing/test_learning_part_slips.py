@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from rlvr import Advantage, LearningPart, Loss, NearMissWarning, Needs
-from rlvr.parts.base import LONG
+from rlvr.suggest import LONG
 from rlvr.testing import AdvantageContract, LossContract
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss
 

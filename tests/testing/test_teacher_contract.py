@@ -21,7 +21,7 @@ from rlvr import (
     TeacherCapabilities,
     TopK,
 )
-from rlvr.parts.base import LONG
+from rlvr.suggest import LONG
 from rlvr.teachers.requests import answered
 from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher
 from rlvr.testing.contract import Contract

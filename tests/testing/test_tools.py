@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 import rlvr.testing
+from rlvr.cli.plugins_report import Report
 from rlvr.testing import require_tool, shared_data
+from rlvr.testing.tools import require_torch
 
 
 def test_a_tool_that_is_there_gives_its_path(
@@ -39,6 +41,24 @@ def test_a_missing_tool_fails_where_tools_are_required(monkeypatch: pytest.Monke
 
     with pytest.raises(pytest.fail.Exception, match="no-such-tool is not on PATH"):
         require_tool("no-such-tool")
+
+
+def test_promises_that_need_torch_are_not_checked_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`rlvr plugins check` does not say of such a promise that it does not apply."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    report = Report()
+
+    with pytest.raises(pytest.skip.Exception, match="torch, which is not installed") as skipped:
+        require_torch()
+    report.skip("loss mine", str(skipped.value), "test_order")
+    report.skip("loss mine", "this loss ignores advantages", "test_sign")
+
+    assert report.counts["loss mine"] == {"refused": 1, "skip": 1}
+    assert list(report.refused) == [
+        "loss mine: losses are computed with torch, which is not installed"
+    ]
 
 
 def test_data_are_found_where_the_variable_says(

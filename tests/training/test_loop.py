@@ -136,6 +136,22 @@ class ByPassRate(Curriculum):
         return by_pass_rate(problems, count, **facts)
 
 
+class Same(Curriculum):
+    """Always the first problem."""
+
+    def choose(self, problems: Sequence[Problem], count: int, **facts: Any) -> list[Problem]:
+        return [problems[0]] * count
+
+
+def test_a_problem_twice_in_a_step_is_drawn_with_seeds_of_its_own(tmp_path: Path) -> None:
+    """Each trajectory of the step has another one: a group is no copy of another group."""
+    plan = recipe(tmp_path, steps=1, curriculum=Same(), train=TrainOptions(problems=3))
+    asyncio.run(train(plan, RunState(), watch_of(tmp_path)))
+
+    lines = sampled(tmp_path / "trajectories/step-000001.jsonl")
+    assert len({line["seed"] for line in lines}) == len(lines) == 24
+
+
 class ByStages(Curriculum):
     """A curriculum by letter."""
 

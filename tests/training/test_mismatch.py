@@ -17,6 +17,7 @@ from rlvr import (
     Capabilities,
     Datum,
     Group,
+    Policy,
     Problem,
     SamplingParams,
     Segment,
@@ -146,8 +147,12 @@ def test_the_sampler_scores_before_the_trainer() -> None:
             turns.append("trainer")
             return await super().logprobs(data, which)
 
-    class Scoring:
+    class Scoring(Policy):
         draws_from_policy, exports_weights = True, False
+        not_a_part_method = ("exports_weights",)  # it is the sampler, too
+
+        async def generate(self, request: Any) -> Any:
+            raise NotImplementedError
 
         async def drawn_by(self, policy: Any) -> Any:
             return self

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
-from rlvr.border.promises import problems_of
+from rlvr.border.promises import problems_of, reason_of, unsupported_by
 from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import Sampler, Task
@@ -32,7 +32,7 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
         found, do = "no usable problem in split 'train'", "choose another --dataset"
         if others := len(problems_of(task, "all")):
             found += f", {others} in all splits"
-        if unsupported := task.unsupported():
+        if unsupported := unsupported_by(task):
             name, reason = next(iter(unsupported.items()))
             found += f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"
             do += f"; every reason: rlvr score --plugin {provider} --dataset FILE --golden"
@@ -55,7 +55,7 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
     """Drop problems that leave the policy nothing to answer; log how many, and why."""
     if not sampler.draws_from_policy:
         return tuple(problems)
-    why = {p.id: reason for p in problems if (reason := task.why_unanswerable(p))}
+    why = {p.id: reason for p in problems if (reason := reason_of(task, "why_unanswerable", p))}
     kept = tuple(p for p in problems if p.id not in why)
     if not why:
         return kept

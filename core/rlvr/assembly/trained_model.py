@@ -12,6 +12,7 @@ from attrs import frozen
 from rlvr.assembly.build_part import build
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.teachers import model_of, teacher_keys
+from rlvr.border.calls import Border
 from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import CheckpointError, ConfigError
@@ -105,7 +106,8 @@ async def load_last(
             f"found: {', '.join(named)}",
             "name one of those, or the run for its last one; checkpoint.keep keeps more",
         )
-    state: object = await checkpointer.load(which, backend)
+    with Border(checkpointer, "checkpointer", "load", promised="the state it saved"):
+        state: object = await checkpointer.load(which, backend)
     step = state.get("step") if isinstance(state, Mapping) else None  # of any version's state
     if not isinstance(step, int) or step < 0:
         raise CheckpointError(

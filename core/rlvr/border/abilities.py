@@ -7,7 +7,7 @@ else than its first line says.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -16,8 +16,8 @@ import numpy as np
 from rlvr.border.calls import Border, is_finite, shown
 from rlvr.border.kinds import fault_of_part
 from rlvr.border.promises import fault_of_problem
-from rlvr.parts import Advantage, LearningPart, Policy, RewardFn, Task
-from rlvr.types import Figure, PassRate, Probe, Problem, ScoredGroup, Trajectory
+from rlvr.parts import Advantage, LearningPart, Policy, RewardFn, Task, Teacher
+from rlvr.types import Datum, Figure, PassRate, Probe, Problem, ScoredGroup, Trajectory
 
 _FLOATS = (float, np.floating)
 
@@ -130,8 +130,8 @@ def is_kept(advantage: Advantage, group: ScoredGroup) -> bool:
 
 
 def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, float]:
-    """A part's metrics, a mapping of texts to numbers, as Python's own numbers."""
-    at = Border(part, kind, method, promised="metrics: a mapping of texts to numbers")
+    """A part's metrics, or memory: a mapping of texts to numbers, as Python's own numbers."""
+    at = Border(part, kind, method, promised="a mapping of texts to numbers")
     if not isinstance(found, Mapping):
         at.check(shown(found))
         return {}
@@ -139,6 +139,20 @@ def numbers_of(part: Any, kind: str, method: str, found: object) -> dict[str, fl
         is_fit = isinstance(name, str) and (is_finite(value) or isinstance(value, _FLOATS))
         at.check("" if is_fit else f"{shown(value)} as {shown(name)}")
     return {name: float(value) for name, value in found.items()}
+
+
+def metrics_of(part: Advantage | Teacher, data: Sequence[Datum]) -> dict[str, float]:
+    """Metrics of the data of a step."""
+    at = Border(part, part.kind, "metrics", promised="a mapping of texts to numbers")
+    return numbers_of(part, part.kind, "metrics", at.call(part.metrics, data))
+
+
+def adapted_by(
+    part: LearningPart, memory: Mapping[str, float], metrics: Mapping[str, float]
+) -> dict[str, float]:
+    """What an advantage or a loss remembers after a step."""
+    at = Border(part, part.kind, "adapted", promised="a mapping of texts to numbers")
+    return numbers_of(part, part.kind, "adapted", at.call(part.adapted, memory, metrics))
 
 
 def warnings_of(part: LearningPart | Task, of: Mapping[str, float] | str) -> list[str]:

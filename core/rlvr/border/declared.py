@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache, singledispatch
 
 import attrs
+import numpy as np
 from attrs import frozen
 
 from rlvr.border.calls import Border, shown
@@ -56,14 +57,15 @@ def check_declarations(part: object, kind: str) -> None:
         PartError: Names plugin, part and both sides.
     """
     promised = "what it declares it defines, and what it defines it declares"
-    Border(part, kind, "its declarations", promised=promised).check(fault_of_declarations(part))
+    at = Border(part, kind, "its declarations", promised=promised)
+    at.check(at.call(fault_of_declarations, part))
 
 
 def fault_of_declarations(part: object) -> str:
     """What a part declares and does not define, or defines and does not declare; "": nothing."""
     cls = type(part)
     of = cls.__qualname__
-    if fault := _fault_of_values(part):
+    if fault := _fault_of_values(part, _flags_and_records(cls)):  # type: ignore[arg-type]
         return f"{of}.{fault}"
     if late := _never_awaited(cls):  # type: ignore[arg-type]  # mypy: no class is hashable
         return f"{of}.{late}, which is async and never awaited: write it as a plain method"
@@ -76,7 +78,8 @@ def fault_of_declarations(part: object) -> str:
             return f"{one.name} is declared, and {of} does not define {', '.join(lacking)}"
         if own and not one.is_on and one.is_needed and not _is_said(part, one.name, own):
             return f"{of} defines {', '.join(own)}, and does not declare {one.name}"
-    return ""
+    fault = _fault_of_values(part, _numbers_and_texts(cls))  # type: ignore[arg-type]
+    return f"{of}.{fault}" if fault else ""
 
 
 def _kind(cls: type) -> type:
@@ -84,22 +87,35 @@ def _kind(cls: type) -> type:
     return next((base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")), cls)
 
 
-def _fault_of_values(part: object) -> str:
-    """What is wrong with the values of flags and records, which a kind's defaults are."""
-    for name, record in _promised_values(type(part)):  # type: ignore[arg-type]
-        if not isinstance(value := getattr(part, name), record):
-            no = "neither True nor False" if record is bool else f"no rlvr.{record.__name__}"
+def _fault_of_values(part: object, promised: Iterable[tuple[str, type]]) -> str:
+    """The first value that is not of the class that its kind says."""
+    for name, record in promised:
+        wanted = int | np.integer if record is int else record
+        if not isinstance(value := getattr(part, name), wanted):
+            words = {bool: "neither True nor False", int: "no whole number", str: "no text"}
+            no = words.get(record, f"no rlvr.{record.__name__}")
             return f"{name} = {shown(value)}, which is {no}"
     return ""
 
 
 @lru_cache  # a task gives an episode for each rollout, all of one class
-def _promised_values(cls: type) -> list[tuple[str, type]]:
+def _flags_and_records(cls: type) -> list[tuple[str, type]]:
     """Names of flags and records that its kinds give a default, with the default's class."""
-    kinds = [base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")]
-    defaults = [item for kind in reversed(kinds) for item in vars(kind).items()]
+    defaults = [item for kind in _kinds(cls) for item in vars(kind).items()]
     typed = [(name, type(default)) for name, default in defaults]
     return [(name, record) for name, record in typed if record is bool or attrs.has(record)]
+
+
+@lru_cache
+def _numbers_and_texts(cls: type) -> list[tuple[str, type]]:
+    """Names of what its kinds say is an int or a str."""
+    plain: dict[str, type] = {"int": int, "str": str}
+    said = [item for kind in _kinds(cls) for item in inspect.get_annotations(kind).items()]
+    return [(name, plain[kind]) for name, kind in said if kind in plain]
+
+
+def _kinds(cls: type) -> list[type]:
+    return [base for base in reversed(cls.__mro__) if base.__module__.startswith("rlvr.parts.")]
 
 
 @lru_cache

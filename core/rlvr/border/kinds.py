@@ -52,3 +52,11 @@ def remembering(part: P, memory: Mapping[str, float]) -> P:
     found = at.call(part.with_memory, memory)
     at.check(fault_of_part(found, part.kind))
     return found
+
+
+def curriculum_of(task: Task) -> Curriculum | None:
+    """The task's own choice of the problems of each step; None: it has none."""
+    at = Border(task, "task", "curriculum", promised="a Curriculum or None")
+    found = at.call(task.curriculum)
+    at.check(fault_of_part(found, "curriculum") if found is not None else "")
+    return found

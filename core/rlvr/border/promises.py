@@ -7,7 +7,7 @@ else than the function's docstring says.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,18 @@ from rlvr.border.calls import Border, is_finite, label, shown
 from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.log import get
-from rlvr.parts import Advantage, Backend, Checkpointer, Episode, Policy, Sampler, Task
-from rlvr.types import Checkpoint, Datum, Message, Problem, SamplingParams, ScoredGroup, Trajectory
+from rlvr.parts import Advantage, Backend, Checkpointer, Episode, Part, Policy, Sampler, Task
+from rlvr.types import (
+    Checkpoint,
+    Completion,
+    Datum,
+    FloatArray,
+    Message,
+    Problem,
+    SamplingParams,
+    ScoredGroup,
+    Trajectory,
+)
 
 log = get(__name__)
 
@@ -126,6 +136,38 @@ def _fault_of_trajectory(trajectory: object, problem: Problem) -> str:
     return ""
 
 
+def fault_of_completion(found: object) -> str:
+    """What came in place of a Completion; "" where it is one."""
+    return "" if isinstance(found, Completion) else shown(found)
+
+
+async def drawer_of(sampler: Sampler, policy: Policy) -> Policy:
+    """What draws a sampler's trajectories: the policy, or another one with its weights."""
+    at = Border(sampler, "sampler", "drawn_by", promised="a Policy")
+    with at:
+        found = await sampler.drawn_by(policy)
+    at.check(fault_of_part(found, "policy"))
+    return found
+
+
+def reason_of(part: Part, method: str, *given: Any) -> str:
+    """A reason in words, "" where there is none: of a problem, or of a sampler."""
+    at = Border(part, part.kind, method, promised="a text")
+    found: Any = at.call(getattr(part, method), *given)
+    at.check("" if isinstance(found, str) else shown(found))
+    return str(found)
+
+
+def unsupported_by(task: Task) -> dict[str, str]:
+    """The rows of a data set that yield no problem, with the reasons."""
+    at = Border(task, "task", "unsupported", promised="a mapping of texts to texts")
+    found: Any = at.call(task.unsupported)
+    at.check("" if isinstance(found, Mapping) else shown(found))
+    for pair in found.items():
+        at.check("" if all(isinstance(text, str) for text in pair) else shown(pair))
+    return dict(found)
+
+
 async def policy_of(backend: Any, *, is_live: bool = False) -> Policy:
     """A sampling handle of a backend's weights; `is_live` asks for one that follows them."""
     method = "live_policy" if is_live else "policy"
@@ -163,18 +205,36 @@ def check_any_credit(advantage: Advantage, steps: int) -> None:
     at.check(f"None for every trajectory of {steps} steps: nothing was trained")
 
 
-def check_scored(backend: Backend, data: Sequence[Datum], which: str, found: object) -> None:
-    """Refuse numbers (T,) of other models that do not fit the data; name the first misfit."""
+async def logprobs_of(backend: Backend, data: Sequence[Datum], which: str) -> list[FloatArray]:
+    """Numbers (T,) of each datum's tokens by one of a backend's models."""
     at = Border(backend, "backend", "logprobs", promised=f"{which} numbers (T,) for each datum")
+    with at:
+        found: object = await backend.logprobs(data, which)
+    return _numbers(at, data, found)
+
+
+async def score_of(policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | None:
+    """Logprobs (T,) by the weights that sample; None: the policy cannot say."""
+    at = Border(policy, "policy", "score", promised="numbers (T,) for each datum, or None")
+    with at:
+        found: object = await policy.score(data)
+    return None if found is None else _numbers(at, data, found)
+
+
+def _numbers(at: Border, data: Sequence[Datum], found: object) -> list[FloatArray]:
+    """Numbers (T,) that fit the data; the first misfit is named."""
     numbers: list[Any] = list(found) if isinstance(found, Sequence) else [found]
     is_whole = isinstance(found, Sequence) and len(numbers) == len(data)
     at.check("" if is_whole else f"{shown(found)} for {len(data)} data")
-    for values, datum in zip(numbers, data, strict=True):
-        if np.shape(values) != datum.tokens.shape:
+    with at:
+        rows = [np.asarray(values, np.float32) for values in numbers]
+    for values, datum in zip(rows, data, strict=True):
+        if values.shape != datum.tokens.shape:
             at.check(
-                f"shape {np.shape(values)} for {len(datum.tokens)} tokens "
+                f"shape {values.shape} for {len(datum.tokens)} tokens "
                 f"(problem {datum.problem_id!r})"
             )
+    return rows
 
 
 def checkpoints_of(checkpointer: Checkpointer) -> list[Checkpoint]:

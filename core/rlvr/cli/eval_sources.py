@@ -16,7 +16,7 @@ from rlvr.assembly.compatibility import check_is_judged
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
 from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last, trained_at
-from rlvr.border.promises import policy_of, problems_of
+from rlvr.border.promises import policy_of, problems_of, unsupported_by
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
 from rlvr.config.coerce import names_in
@@ -247,7 +247,7 @@ def _asked_samples(configured: Configured) -> int:
 
 
 def _unsupported(task: Task) -> dict[str, str]:
-    found = dict(task.unsupported())
+    found = unsupported_by(task)
     for name, reason in found.items():
         print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
     return found
@@ -258,7 +258,7 @@ def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Probl
     if not problems:
         raise ConfigError(
             f"split '{options.split}' was to be evaluated.",
-            f"found: no usable problem in it; {len(task.unsupported())} rows are unsupported",
+            f"found: no usable problem in it; {len(unsupported_by(task))} rows are unsupported",
             "choose another --split or --dataset",
         )
     check_labels(problems, labels)

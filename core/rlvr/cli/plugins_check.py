@@ -210,9 +210,8 @@ class _Kit:
     def pytest_runtest_logreport(self, report: Any) -> None:
         part, _ = self._part(report.nodeid)
         if report.skipped:
-            self.report.hold(part, "skip")
             reason = report.longrepr[2].removeprefix("Skipped: ")
-            self.report.skipped[f"{part}: {reason}"] = report.nodeid.split("::")[-1]
+            self.report.skip(part, reason, report.nodeid.split("::")[-1])
         elif report.passed and report.when == "call":
             self.report.hold(part)
 

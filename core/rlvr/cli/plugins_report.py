@@ -30,7 +30,7 @@ class Report:
     Attributes:
         counts: Promises by part that "hold", "fail", "skip" (do not apply), or were "refused": the
             part refuses what it was checked with (a model, options, a task) by a `ConfigError`, or
-            by a `PrerequisiteError`.
+            by a `PrerequisiteError`, or the kit lacks something, such as torch.
         built_s: Seconds that building each part took.
         skipped: Why promises do not apply, and a promise of each.
         findings: Broken promises.
@@ -47,9 +47,23 @@ class Report:
 
     def refuse(self, part: str, error: Exception) -> None:
         """One more promise that could not be checked: the part asks for what it was not given."""
-        self.hold(part, "refused")
-        self.refused.setdefault(" ".join(f"{part}: {error}".split()), part)
+        self.lack(part, error)
         self.is_missing_something |= isinstance(error, PrerequisiteError)
+
+    def lack(self, part: str, why: object) -> None:
+        """One more promise that could not be checked for want of something."""
+        self.hold(part, "refused")
+        self.refused.setdefault(" ".join(f"{part}: {why}".split()), part)
+
+    def skip(self, part: str, reason: str, promise: str) -> None:
+        """One more promise that does not apply, or for whose test something is not installed."""
+        from rlvr.testing.tools import NOT_CHECKED  # here: it needs pytest
+
+        if reason.startswith(NOT_CHECKED):
+            self.lack(part, reason.removeprefix(NOT_CHECKED))
+        else:
+            self.hold(part, "skip")
+            self.skipped[f"{part}: {reason}"] = promise
 
     def add(self, part: str, asked: str, found: object, do: str) -> None:
         """One more finding; one that differs in the promise alone is counted with the first."""

@@ -14,7 +14,7 @@ from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_verifier
-from rlvr.border.promises import problems_of
+from rlvr.border.promises import problems_of, unsupported_by
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
@@ -97,7 +97,7 @@ async def _score(
     context = build_context(configured, None)
     async with open_verifier(configured, context, status) as verifier:
         problems = {p.id: p for p in problems_of(verifier.task, args.split)}
-        unsupported = verifier.task.unsupported()
+        unsupported = unsupported_by(verifier.task)
         for name, reason in unsupported.items():
             print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
         if not problems:

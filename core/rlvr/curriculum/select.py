@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from rlvr.border.calls import Border, label, shown
-from rlvr.border.kinds import fault_of_part
+from rlvr.border.kinds import curriculum_of
 from rlvr.curriculum.choices import epochs
 from rlvr.curriculum.pool import pool_of
 from rlvr.errors import ConfigError, TaskError
@@ -30,7 +30,7 @@ def check_choice(
         ConfigError: The task was told to choose as well, or the choice does not fit the problems.
         TaskError: As `problems_of_step`.
     """
-    if curriculum is not None and task.curriculum() is not None:
+    if curriculum is not None and curriculum_of(task) is not None:
         asked = task.curriculum_option
         if asked:
             raise ConfigError(
@@ -71,9 +71,7 @@ def problems_of_step(
     """
     owner, kind = (task, "task") if curriculum is None else (curriculum, "curriculum")
     at = Border(owner, kind, "choose", promised=f"{count} of the {len(problems)} problems")
-    with at:
-        chooser = task.curriculum() if curriculum is None else curriculum
-    at.check(fault_of_part(chooser, "curriculum") if chooser is not None else "")
+    chooser = curriculum_of(task) if curriculum is None else curriculum
     if chooser is None:
         return epochs(problems, count, seed=seed, step=state.step)
     pool = pool_of(problems)

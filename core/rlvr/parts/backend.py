@@ -37,7 +37,7 @@ class Policy(Part):
         version: Grows with each weight sync.
         digest: Tells weights apart by content.
         tokenizer: Of its model.
-        context_length: Most tokens of prompt and completion together.
+        context_length: Most tokens of prompt and completion together; 0 where it gives no tokens.
         can_export: Whether `export_weights` works.
         is_strict: Its requests and its export fail once the weights have changed. Where steps
             overlap (`run.max_staleness`) an update then waits for those under way; else it is a
@@ -53,7 +53,7 @@ class Policy(Part):
     version: int
     digest: str
     tokenizer: Tokenizer
-    context_length: int
+    context_length: int = 0
     can_export: bool = False
     is_strict: bool = False
     draws_on_server: bool = False

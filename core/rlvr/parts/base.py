@@ -8,32 +8,24 @@ name would switch an ability off in silence: it is refused when the class is mad
 from __future__ import annotations
 
 import abc
-import difflib
 import inspect
-import re
 import sys
 import warnings
 from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
-LIKE = 0.8
-"""Share of equal letters (`difflib` ratio) from which a name is warned of."""
-LONG = 6
-"""Letters from which one other letter makes a slip: shorter words are often another word."""
-WEAK = frozenset(
-    "at of is has can with for to by in from per why take next on get".split()  # noqa: SIM905
+from rlvr.suggest import (
+    LONG,
+    asks_alike,
+    differ_by_a_word,
+    is_like,
+    is_slip,
+    is_sure,
+    letters_of,
+    share,
 )
-"""Words that two names may share by chance."""
-ENDINGS = frozenset(
-    "a able ability abilities ation ations d e ed en er ers es ies ied ing ings ion ions ity "  # noqa: SIM905
-    "ization izations ive ly ment ments n or ors r rs s um ums y".split()
-)
-"""Endings in which forms of one word differ: annotate and annotation, writes and writing."""
-FORMS = {"proof": "prove", "choice": "choose", "chosen": "choose", "kept": "keep", "met": "meet"}
-"""Forms of a word that share no stem with it."""
-COMMON = frozenset({"close", "end", "judge", "name", "state"})
-"""Words that many authors use, whatever a kind knows."""
+
 _OF_NEEDS = dict.fromkeys(
     ("annotations", "distributions", "outputs", "provides", "teachers"), "needs"
 )
@@ -165,7 +157,7 @@ def check_object(part: Part) -> None:
         name: value
         for name, value in own.items()
         if any(
-            len(_letters(k)) >= LONG and is_method == callable(value)
+            len(letters_of(k)) >= LONG and is_method == callable(value)
             for k, is_method in known.items()
             if is_slip(name, k)
         )
@@ -195,12 +187,14 @@ def _check(cls: type[Part], own: Mapping[str, object], beside: Collection[str], 
             raise TypeError(f"{of}{name}: did you mean {new}? {place} {_meant(name)}")
         slips = [k for k in free if is_slip(name, k) and _is_open(cls, k, len(k) >= LONG)]
         for meant in slips:
-            if _is_sure(name, meant):
+            if is_sure(name, meant):
                 raise TypeError(f"{of}{name}: did you mean {meant}? {_meant(name)}")
         likely = [k for k in alike if is_like(name, k) and _is_open(cls, k, False)]
         likely = [k for k in slips if k in alike] or likely
+        near = [k for k in known if not likely and _is_short_for(cls, name, own[name], k)]
+        likely = likely or [k for k in near if k in alike and not set(near) & set(beside)]
         if likely:
-            meant = max(likely, key=lambda k: _share(name, k))
+            meant = max(likely, key=lambda k: share(name, k))
             warnings.warn(
                 f"{of}{name} is no name of the kind {cls.kind}: did you mean {meant}? If it is "
                 f"meant, say so in the class: not_a_part_method = {{{name!r}}}",
@@ -221,80 +215,11 @@ def _is_open(cls: type[Part], name: str, also_defined: bool) -> bool:
     return bool(getattr(getattr(cls, name), "__isabstractmethod__", False))
 
 
+def _is_short_for(cls: type[Part], name: str, own: object, known: str) -> bool:
+    """Whether a method may be meant as another one: a word more or less, and the same arguments."""
+    meant = getattr(cls, known, None)
+    return differ_by_a_word(name, known) and asks_alike(own, meant) and _is_open(cls, known, False)
+
+
 def _meant(name: str) -> str:
     return f"Rename it; if the name is meant, say so in the class: not_a_part_method = {{{name!r}}}"
-
-
-def _letters(name: str) -> str:
-    return name.replace("_", "").lower()
-
-
-def _words(name: str) -> list[str]:
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_")
-    return words[1:] if words[0] in ("on", "get") and len(words) > 1 else words
-
-
-def is_slip(name: str, known: str) -> bool:
-    """Whether two names differ by one letter at most, or by the order of their letters alone."""
-    one, other = sorted((_letters(name), _letters(known)), key=len)
-    if len(other) - len(one) > 1 or len(other) < 3:
-        return False
-    if sorted(one) == sorted(other):
-        return True
-    at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
-    return one[at:] == other[at + 1 :] or one[at + 1 :] == other[at + 1 :]
-
-
-def _is_sure(name: str, known: str) -> bool:
-    """Whether a slip cannot be another word: one other letter makes a new word of a short one."""
-    one, other = _letters(name), _letters(known)
-    return len(other) >= LONG or len(one) != len(other) or sorted(one) == sorted(other)
-
-
-def _share(name: str, known: str) -> float:
-    """Share of equal letters."""
-    return difflib.SequenceMatcher(None, _letters(name), _letters(known)).ratio()
-
-
-def _is_form(own: str, word: str) -> bool:
-    """Whether a word is a form of another one (proof, proving: prove) or short for it (ref)."""
-    own = FORMS.get(own, own)
-    if own in (word, FORMS.get(word)):
-        return True
-    if own in COMMON:
-        return False
-    same = next((i for i, (a, b) in enumerate(zip(own, word, strict=False)) if a != b), len(own))
-    for stem in range(min(same, len(word)), 2, -1):
-        is_doubled = len(own) > stem + 1 and own[stem] == own[stem - 1]  # pin, pinned
-        if {own[stem + is_doubled :] or "s", word[stem:] or "s"} <= ENDINGS:
-            return True
-    for short in (own, own.removesuffix("s")):
-        rest = iter(word)
-        is_spelt = not set(short[1:]) & set("aeiou") and all(letter in rest for letter in short)
-        is_short = 2 < len(short) < len(word) - 1 and short[0] == word[0]
-        if is_short and (is_spelt or word.startswith(short)):
-            return True
-    return False
-
-
-def _are_forms(own: list[str], words: list[str]) -> bool:
-    """Whether two names are of forms of the same words; is, has and can before them may differ."""
-    own, words = (w[w[:1] in (["is"], ["has"], ["can"]) :] for w in (own, words))
-    return len(own) == len(words) > 0 and all(map(_is_form, own, words))
-
-
-def is_like(name: str, known: str) -> bool:
-    """Whether a name may be meant as another one: many equal letters, or one wrong word."""
-    own, words = _words(name), _words(known)
-    if own == words or is_slip("".join(own), known) or _share(name, known) >= LIKE:
-        return True
-    if _are_forms(own, words) or _are_forms([w for w in own if w != "of"][::-1], words):
-        return True
-    if len(words) == 1:
-        one, other = own[0], words[0]
-        is_stem = one.startswith(other) or other.startswith(one)
-        return len(own) == 1 and is_stem and min(len(one), len(other)) > 3
-    if len(own) == len(words):
-        shared = {a for a, b in zip(own, words, strict=True) if a == b}
-        return len(shared) == len(words) - 1 and not shared <= WEAK
-    return any(own[:i] + own[i + 1 :] == words for i in range(len(own)))

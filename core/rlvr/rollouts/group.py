@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from rlvr.border.promises import episode_of, trajectories_of
+from rlvr.border.promises import episode_of, reason_of, trajectories_of
 from rlvr.concurrency import all_of, as_they_end, end
 from rlvr.errors import ConfigError
 from rlvr.parts import Policy, Sampler, Task
@@ -163,5 +163,5 @@ def group_of(problem: Problem, trajectories: Sequence[Trajectory]) -> Group:
 
 def check_any(sampler: Sampler, groups: Sequence[Group | ScoredGroup]) -> None:
     """Raise `ConfigError` where groups are all empty and the sampler can say why."""
-    if not any(group.trajectories for group in groups) and (why := sampler.why_empty()):
+    if not any(group.trajectories for group in groups) and (why := reason_of(sampler, "why_empty")):
         raise ConfigError(why)

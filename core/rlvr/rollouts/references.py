@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 
 from attrs import evolve
 
+from rlvr.border.promises import reference_of
 from rlvr.errors import explain
 from rlvr.parts import BuildContext, Policy, Sampler, Task
 from rlvr.rollouts.rollout import rollout
@@ -40,7 +41,7 @@ class ReferenceSampler(Sampler):
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
     ) -> AsyncGenerator[Trajectory]:
         """The reference, where there is one as text that fits the context."""
-        reference = task.reference(problem)
+        reference = reference_of(task, problem)
         if reference is None or not reference.completion:
             self._without += 1
             return

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from attrs import define, evolve, field
 
-from rlvr.border.calls import shown
-from rlvr.border.promises import episode_of
+from rlvr.border.calls import Border, shown
+from rlvr.border.promises import episode_of, fault_of_completion
 from rlvr.errors import ConfigError, PrerequisiteError
 from rlvr.log import get
 from rlvr.parts import Episode, EpisodeResult, Policy, Task
@@ -60,13 +60,16 @@ async def rollout(
     seed = seed_of(params.seed, problem.id, index)
     one = _Rollout(problem=problem, episode=episode_of(task, problem), seed=seed, index=index)
     one.learn(policy)
+    drawing = Border(policy, "policy", "generate", promised="a Completion", problem=problem.id)
     while not one.is_over and not 0 < turns <= one.turns and await one.prompt(policy, params):
         request = GenerateRequest(
             prompt=one.tokens,
             params=with_stop_texts(params, one.episode),
             seed=seed_of(seed, len(one.tokens)),
         )
-        completion = await policy.generate(request)
+        with drawing:
+            completion = await policy.generate(request)
+        drawing.check(fault_of_completion(completion))
         one.learn(policy)
         await one.take(completion)
     one.close()
@@ -199,7 +202,12 @@ class _Rollout:
 
 def with_stop_texts(params: SamplingParams, episode: Episode) -> SamplingParams:
     """The parameters of a turn, with the stop texts of its episode."""
-    texts: Sequence[str] = episode.stop_texts()
+    at = Border(episode, "episode", "stop_texts", promised="texts that end a turn")
+    with at:
+        told: Any = episode.stop_texts()
+        texts = list(told)
+    is_fit = not isinstance(told, str) and all(isinstance(t, str) and t for t in texts)
+    at.check("" if is_fit else shown(told))
     return evolve(params, stop=(*params.stop, *texts)) if texts else params
 
 

@@ -141,7 +141,8 @@ class CheckpointerContract(Contract):
                 return [checkpoint.step for checkpoint in part.list()]
 
         steps = asyncio.run(body())
-        assert (steps[0], steps[-1]) == (1, 29)
+        assert steps[-1] == 29, steps
+        assert steps[0] == 1, f"step 1 was pinned; it lists {steps}: define `pin`, or remove none"
 
     # --- helpers --------------------------------------------------------------------------------
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import inspect
 import os
 import warnings
@@ -84,8 +83,10 @@ def on_open(
                     await test(self, part, **given)
 
             if needs_torch:
-                reason = "an update needs a loss, a loss needs torch"
-                importlib.import_module("pytest").importorskip("torch", reason=reason)
+                # here: rlvr.testing.tools needs pytest, and a plugin's tests may use `opened` alone
+                from rlvr.testing.tools import require_torch
+
+                require_torch()
             asyncio.run(body())
 
         del run.__wrapped__  # pytest takes parameters for fixtures: it is to see these alone

@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 import numpy as np
-import pytest
 from attrs import frozen
 
 from rlvr.parts import Loss
 from rlvr.testing.distilling import VOCABULARY
+from rlvr.testing.tools import require_torch
 from rlvr.types import Datum
 
 HIDDEN, HEAD = "hidden", "head"
@@ -150,18 +150,13 @@ def _spread(states: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 def leaves(rows: Any) -> list[Any]:
     """Arrays as tensors with gradients."""
-    return [torch().tensor(np.asarray(row), requires_grad=True) for row in rows]
+    return [require_torch().tensor(np.asarray(row), requires_grad=True) for row in rows]
 
 
 def gradient(x: Any) -> np.ndarray:
     """The gradient of a leaf, zeros where nothing arrived."""
     found: np.ndarray = np.zeros(tuple(x.shape)) if x.grad is None else x.grad.numpy().copy()
     return found
-
-
-def torch() -> Any:
-    """PyTorch; the test is skipped aloud where there is none."""
-    return pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
 
 def agreeing(data: Sequence[Datum], needs: Collection[str]) -> list[Datum]:

@@ -21,6 +21,7 @@ from rlvr.config.fields import HELP
 from rlvr.config.layers import Layer, resolve
 from rlvr.config.schema import options_of
 from rlvr.specs import AlgorithmSpec, Check, CommandSpec, PartSpec, TaskSpec
+from rlvr.suggest import is_slip
 from rlvr.testing.contract import Contract
 
 HEAVY = (
@@ -128,8 +129,6 @@ class PluginContract(Contract):
 
     def test_vetted_values_name_real_options(self) -> None:
         """Values of algorithms and presets fit options that the core or this plugin has."""
-        from rlvr.parts.base import is_slip  # not above: it needs numpy, and this module is light
-
         specs = list(offers(self._import()))
         beside = offers(importlib.import_module("rlvr.builtin.plugin"))
         records = [*CORE_OPTIONS.items()]

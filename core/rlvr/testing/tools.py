@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
 REQUIRE = "RLVR_REQUIRE_TOOLS"
 DATA = "RLVR_DATA"
+NOT_CHECKED = "not checked: "
+"""Begins the reason of a skip for want of something: the promise may apply, nobody knows."""
 
 
 def require_tool(name: str, fix: str = "") -> str:
@@ -51,11 +54,17 @@ def shared_data(*parts: str) -> Path:
         + ("" if root else " nor beside a parent folder")
         + f"; set {DATA} to the folder that holds it"
     )
-    raise AssertionError("unreachable: missing always raises")
 
 
-def missing(reason: str) -> None:
+def require_torch() -> Any:
+    """The module; without it the test is skipped aloud: the kit runs with the core alone."""
+    return pytest.importorskip(
+        "torch", reason=f"{NOT_CHECKED}losses are computed with torch, which is not installed"
+    )
+
+
+def missing(reason: str) -> NoReturn:
     """Skip the test aloud; with `RLVR_REQUIRE_TOOLS=1` in the environment (CI) fail it."""
     if os.environ.get(REQUIRE) == "1":
         pytest.fail(f"{reason} ({REQUIRE}=1, so this is a failure)", pytrace=False)
-    pytest.skip(reason)
+    pytest.skip(f"{NOT_CHECKED}{reason}")

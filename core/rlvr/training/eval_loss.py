@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from rlvr.border.abilities import numbers_of
+from rlvr.border.calls import Border
+from rlvr.border.kinds import remembering
 from rlvr.border.promises import credited, policy_of
 from rlvr.checks import check_data
 from rlvr.errors import ConfigError
@@ -45,7 +48,7 @@ async def held_out_loss(recipe: Recipe, state: RunState) -> tuple[EvalReport, li
         recipe.sampler, await policy_of(recipe.backend), recipe.task, problems, params
     )
     scored = await recipe.runner.groups(groups)
-    advantage = recipe.advantage.with_memory(state.memory.get("advantage", {}))
+    advantage = remembering(recipe.advantage, state.memory.get("advantage", {}))
     loss = recipe.loss
     kept = stages.admit(scored, smallest=1)
     data = stages.collate(kept, credited(advantage, kept), recipe.task)
@@ -61,7 +64,9 @@ async def held_out_loss(recipe: Recipe, state: RunState) -> tuple[EvalReport, li
     for first in range(0, len(data), recipe.train.problems):
         part = data[first : first + recipe.train.problems]
         part = await _prepared(recipe, advantage, loss, part)
-        told = await backend.eval_loss(part, loss)
+        with Border(backend, "backend", "eval_loss", promised="metrics, the loss among them"):
+            told: object = await backend.eval_loss(part, loss)
+        told = numbers_of(backend, "backend", "eval_loss", told)
         found.append(per_token(told, sum(float(d.weights.sum()) for d in part)))
         shares.append(_share(part, recipe.train.aggregation))
     measures = mean_over_updates(found, shares)
@@ -86,7 +91,7 @@ async def _prepared(
     data = await stages.annotate(recipe.backend, data, needs)
     data = stages.refine(advantage, data)
     longest = recipe.params.max_tokens
-    data = loss.token_weights(weigh(data, recipe.train.aggregation, longest))
+    data = stages.weighed(loss, weigh(data, recipe.train.aggregation, longest))
     check_data(data)
     return data
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from rlvr.assembly.recipe import Recipe
+from rlvr.border.abilities import metrics_of
 from rlvr.border.kinds import remembering
 from rlvr.border.promises import check_any_credit, credited, policy_of
 from rlvr.evaluation.pass_at_k import evaluate
@@ -112,7 +113,7 @@ def _metrics(
         **batch.mismatch,
         **metrics.of_data(data),
         **stages.teacher_metrics(recipe.teachers, data),
-        **(advantage.metrics(data) if data else {}),
+        **(metrics_of(advantage, data) if data else {}),
         **metrics.mean_over_updates(updated),
         **batch.numbers,
     }

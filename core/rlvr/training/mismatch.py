@@ -8,6 +8,8 @@ import attrs
 import numpy as np
 from attrs import frozen
 
+from rlvr.border.calls import Border
+from rlvr.border.promises import fault_of_completion, logprobs_of
 from rlvr.errors import BackendError
 from rlvr.parts import Backend, Policy
 from rlvr.seeds import seed_of
@@ -72,7 +74,7 @@ async def check_parity(
     if not chosen:
         return None
     data = [datum_of(t) for t in chosen]
-    trained = await backend.logprobs(data, "policy")
+    trained = await logprobs_of(backend, data, "policy")
     log_ratio = np.concatenate(
         [
             np.asarray(theirs, np.float64)[d.mask] - d.logprobs[d.mask]
@@ -111,7 +113,11 @@ async def probe_again(
         )
         for _, t in sources
     ]
-    completions = await policy.generate_many(requests)
+    at = Border(policy, "policy", "generate_many", promised="a Completion a request")
+    with at:
+        completions = list(await policy.generate_many(requests))
+    for completion in completions:
+        at.check(fault_of_completion(completion))
     return [
         Group(problem=group.problem, trajectories=[_probed(trajectory, completion)])
         for (group, trajectory), completion in zip(sources, completions, strict=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from attrs import define, evolve, field
 
 from rlvr.assembly.recipe import Recipe, draws_live
-from rlvr.border.promises import policy_of
+from rlvr.border.promises import drawer_of, policy_of
 from rlvr.parts import Episode, Policy
 from rlvr.training.mismatch import Parity, check_parity, probe_again
 from rlvr.training.rollout_queue import RolloutQueue
@@ -92,7 +92,7 @@ class SamplingPolicy:
                 return
             policy = await policy_of(backend)
             if self.queue.updates != updates:  # the weights are no longer those that sampled
-                drawer = await self.recipe.sampler.drawn_by(policy)
+                drawer = await drawer_of(self.recipe.sampler, policy)
                 groups = await probe_again(drawer, groups, PROBED, params)
             # The sampler first, which holds the weights: where it shares its memory with the
             # trainer, scoring later would hand them over once more.

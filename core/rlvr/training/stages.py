@@ -8,14 +8,16 @@ from typing import Any
 import attrs
 import numpy as np
 
-from rlvr.border.abilities import annotated, numbers_of
+from rlvr.border.abilities import adapted_by, annotated, metrics_of, numbers_of
 from rlvr.border.calls import Border
-from rlvr.border.promises import check_scored
+from rlvr.border.promises import logprobs_of
 from rlvr.checks import check_data
 from rlvr.parts import Advantage, Backend, Loss, Needs, Task, Teacher
 from rlvr.teachers.requests import answered, with_actual
 from rlvr.training.metrics import per_token
 from rlvr.types import Datum, FloatArray, Message, ScoredGroup, Trajectory
+
+_SAME = "the same data, order kept"
 
 
 def datum_of(
@@ -116,32 +118,37 @@ async def annotate(backend: Backend, data: list[Datum], needs: Needs) -> list[Da
     for which in sorted(needs.annotations - needs.provides):
         if all(which in d.annotations for d in data):
             continue
-        at = Border(backend, "backend", "logprobs", promised=f"{which} numbers for each datum")
-        with at:
-            found = await backend.logprobs(data, which)
-        check_scored(backend, data, which, found)
-        data = _with_annotation(data, which, found)
+        data = _with_annotation(data, which, await logprobs_of(backend, data, which))
     return data
 
 
 def refine(advantage: Advantage, data: list[Datum]) -> list[Datum]:
     """The data with the advantages of each token; they have all annotations that are needed."""
-    at = Border(advantage, "advantage", "per_token", promised=f"{len(data)} data, order kept")
+    return _remade(Border(advantage, "advantage", "per_token", promised=_SAME), data)
+
+
+def weighed(loss: Loss, data: Sequence[Datum]) -> list[Datum]:
+    """The data of one update with what each token counts for the loss."""
+    return _remade(Border(loss, "loss", "token_weights", promised=_SAME), data)
+
+
+def _remade(at: Border, data: Sequence[Datum]) -> list[Datum]:
     with at:
-        refined = list(advantage.per_token(data))
+        remade = list(getattr(at.part, at.method)(data))
     same = [
         isinstance(d, Datum) and d.tokens.shape == old.tokens.shape
-        for d, old in zip(refined, data, strict=False)
+        for d, old in zip(remade, data, strict=False)
     ]
-    at.check("" if all(same) and len(refined) == len(data) else f"{len(refined)} others")
-    return refined
+    is_same = all(same) and len(remade) == len(data)
+    at.check("" if is_same else f"{len(remade)} others for {len(data)} data")
+    return remade
 
 
 def teacher_metrics(teachers: Mapping[str, Teacher], data: Sequence[Datum]) -> dict[str, float]:
     """Metrics of the data that the teachers give."""
     found: dict[str, float] = {}
     for teacher in teachers.values() if data else ():
-        found |= teacher.metrics(data)
+        found |= metrics_of(teacher, data)
     return found
 
 
@@ -153,7 +160,7 @@ def remembered(
 ) -> dict[str, Mapping[str, Any]]:
     """New memory of advantage and loss after the metrics of a step, without empty ones."""
     parts = {"advantage": advantage, "loss": loss}
-    new = {kind: part.adapted(memory.get(kind, {}), metrics) for kind, part in parts.items()}
+    new = {kind: adapted_by(part, memory.get(kind, {}), metrics) for kind, part in parts.items()}
     return {kind: kept for kind, kept in new.items() if kept}
 
 
@@ -161,7 +168,7 @@ async def update(
     backend: Backend, parts: Sequence[Sequence[Datum]], loss: Loss
 ) -> list[dict[str, float]]:
     """Make one optimiser update with each part of the data, checked before; gives their metrics."""
-    parts = [loss.token_weights(part) for part in parts]
+    parts = [weighed(loss, part) for part in parts]
     for part in parts:
         check_data(part)
     updated: list[dict[str, float]] = []

@@ -20,6 +20,7 @@ import numpy as np
 from attrs import define, field
 from numpy.typing import NDArray
 
+from rlvr.border.promises import drawer_of, logprobs_of, score_of
 from rlvr.errors import BackendError
 from rlvr.log import get
 from rlvr.parts import Backend, Policy, Sampler
@@ -83,10 +84,10 @@ class SyncWatch:
         data = self._data or _watched(groups, policy.context_length)
         if sum(int(d.mask.sum()) for d in data) < FEWEST:
             return
-        told = await (await sampler.drawn_by(policy)).score(data)
+        told = await score_of(await drawer_of(sampler, policy), data)
         if told is not None:
             self._data = data
-            trained = await backend.logprobs(data, "policy")
+            trained = await logprobs_of(backend, data, "policy")
             self.compare(_flat(data, trained), _flat(data, told))
 
     def compare(self, trained: Numbers, told: Numbers) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from attrs import define, evolve, field, frozen
 
 from rlvr.border.abilities import probes_of, proven, reseeded
+from rlvr.border.promises import reference_of
 from rlvr.concurrency import all_of
 from rlvr.parts import Task
 from rlvr.types import Outcome, Probe, Problem, Trajectory
@@ -84,7 +85,7 @@ class Auditor:
         """Trivial answers and the reference, one answer again and again, then mutants."""
         probes = [p for p in await self._probes(problem, 0) if not p.is_mutant]
         probes = probes or [Probe(kind="empty", trajectory=Trajectory.from_text(problem.id, ""))]
-        reference = self.task.reference(problem)
+        reference = reference_of(self.task, problem)
         answers = [*(probe.trajectory for probe in probes), *([reference] if reference else [])]
         outcomes = await self._judge(problem, answers)
         # without a reference the initial state is judged again and again, else the first answer
