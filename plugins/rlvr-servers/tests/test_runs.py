@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import run_rlvr
 
 pytestmark = pytest.mark.integration
 
@@ -27,15 +27,8 @@ def rlvr(tmp_path: Path) -> Call:
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         own = {"RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-        return subprocess.run(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            cwd=tmp_path,
-            env={**os.environ, **own, "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        env = {**os.environ, **own, "HF_HUB_OFFLINE": "1"}
+        return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=240)
 
     return call
 
