@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -387,3 +388,32 @@ def test_metadata_of_a_distribution_is_read_once_a_process(monkeypatch: pytest.M
     assert "pluggy " in second[0]
     # each root once a call, for the name of its distribution; else every distribution once
     assert len(asked) - 3 == len(set(asked))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name: a\nVersion: 1\nRequires-Dist: b>=1\nRequires-Dist: c\n\nName: not\n\nmine",
+        "Name: a\nVersion: 1\nSummary: two\n  lines\nRequires-Dist: b; x == 'y'\n",
+        "\nName: not mine",
+        "no header\nName: not mine\n\n",
+        "Name: é\nversion: 2\nName: twice\n",
+        "",
+    ],
+)
+def test_a_header_is_what_the_whole_text_says(text: str, tmp_path: Path) -> None:
+    """Names, versions and needs are those of `importlib.metadata`, whatever a wheel's text is."""
+    (tmp_path / "a-1.dist-info").mkdir()
+    (tmp_path / "a-1.dist-info" / "METADATA").write_text(text)
+    made = metadata.PathDistribution(tmp_path / "a-1.dist-info")
+    assert told(reward_sources._header(made)) == told(made.metadata)
+
+
+def test_so_it_is_of_every_wheel_that_is_installed() -> None:
+    """Descriptions hold whatever people write."""
+    for found in metadata.distributions():
+        assert told(reward_sources._header(found)) == told(found.metadata), found
+
+
+def told(of: Any) -> list[Any]:
+    return [of.get_all(key) for key in ("Name", "Version", "Requires-Dist")]
