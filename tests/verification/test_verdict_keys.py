@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,23 +20,45 @@ from rlvr.verification import reward_sources
 from rlvr.verification.verdict_keys import salt_of
 
 ASK = """
-import importlib, json, sys
+import contextlib, importlib, json, os, sys
 sys.dont_write_bytecode = True
 from rlvr.verification.verdict_keys import salt_of
-module, _, name = sys.argv[1].partition(":")
-made = getattr(importlib.import_module(module), name)()
-print(salt_of(made, [sys.argv[1]], sys.argv[2], json.loads(sys.argv[3])))
+for line in sys.stdin:
+    if not os.fork():
+        sys.path[1:1], target, version, options = json.loads(line)
+        sys.modules.pop("sitecustomize", None)
+        with contextlib.suppress(ModuleNotFoundError):
+            import sitecustomize  # which Python reads when it starts
+        module, _, name = target.partition(":")
+        made = getattr(importlib.import_module(module), name)()
+        print(salt_of(made, [target], version, options), flush=True)
+        break
+    if os.wait()[1]:
+        print(flush=True)
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked() -> Iterator[None]:
+    """A process that has imported rlvr alone; each question is put to a fork of it."""
+    global _fresh
+    _fresh = subprocess.Popen(
+        [sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with _fresh:
+        yield
 
 
 def salt(place: Path, target: str = "judge:Judge", version: str = "1", options: str = "{}") -> str:
     """As a fresh process finds it, like the next run."""
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, target, version, options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [place, place / "z.zip"]))},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.strip()
+    paths = [str(place), str(place / "z.zip")]
+    assert _fresh.stdin
+    assert _fresh.stdout
+    _fresh.stdin.write(json.dumps([paths, target, version, json.loads(options)]) + "\n")
+    _fresh.stdin.flush()
+    told = _fresh.stdout.readline().strip()
+    assert told, "its error is above"
+    return told
 
 
 def write(place: Path, **files: str) -> None:
