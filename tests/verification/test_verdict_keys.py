@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from rlvr.install import header
 from rlvr.verification import reward_sources
 from rlvr.verification.verdict_keys import salt_of
 
@@ -429,13 +430,13 @@ def test_a_header_is_what_the_whole_text_says(text: str, tmp_path: Path) -> None
     (tmp_path / "a-1.dist-info").mkdir()
     (tmp_path / "a-1.dist-info" / "METADATA").write_text(text)
     made = metadata.PathDistribution(tmp_path / "a-1.dist-info")
-    assert told(reward_sources._header(made)) == told(made.metadata)
+    assert told(header(made)) == told(made.metadata)
 
 
 def test_so_it_is_of_every_wheel_that_is_installed() -> None:
     """Descriptions hold whatever people write."""
     for found in metadata.distributions():
-        assert told(reward_sources._header(found)) == told(found.metadata), found
+        assert told(header(found)) == told(found.metadata), found
 
 
 def told(of: Any) -> list[Any]:

@@ -7,7 +7,6 @@ verification of the same answer; a missing name would keep a verdict that is out
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import importlib.util
 import json
@@ -17,15 +16,13 @@ import uuid
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from email import message_from_string
-from email.message import Message
 from functools import cache
 from importlib import metadata
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rlvr.install import normal_name
+from rlvr.install import header, normal_name, recorded_files
 from rlvr.log import get
 
 log = get(__name__)
@@ -229,7 +226,7 @@ def _installed(root: str) -> Unit:
     """The wheel that a package comes from and all it needs: version, and what pip recorded."""
     try:
         found = metadata.distribution(root)
-        pending = [_header(found)["Name"] or root]  # damaged metadata has no name
+        pending = [header(found)["Name"] or root]  # damaged metadata has no name
     except (metadata.PackageNotFoundError, ValueError):
         pending = list(_packages().get(root, ()))
     told, linked, seen = [root], set[str](), set[str]()
@@ -263,7 +260,7 @@ def _distribution(name: str) -> tuple[str, frozenset[str], tuple[str, ...]] | No
     with suppress(Exception):
         # an egg's needs are in a file of their own, which importlib turns into these lines
         told = found.requires if found.read_text("requires.txt") else None
-        told = told or _header(found).get_all("Requires-Dist") or []
+        told = told or header(found).get_all("Requires-Dist") or []
         needed += [m[0] for text in told if (m := _REQUIRED.match(text))]
     return f"{name} {_recorded(found)}", frozenset(linked), tuple(needed)
 
@@ -272,7 +269,7 @@ def _recorded(found: metadata.Distribution) -> str:
     """Version and digest of pip's record; a random text if they cannot be read."""
     try:
         record = found.read_text("RECORD") or ""
-        return f"{_header(found)['Version']} {hashlib.sha256(record.encode()).hexdigest()}"
+        return f"{header(found)['Version']} {hashlib.sha256(record.encode()).hexdigest()}"
     except Exception as error:  # other people's files may hold anything
         log.warning("distribution_unreadable", at=str(found.locate_file("")), why=repr(error))
         return uuid.uuid4().hex
@@ -286,27 +283,10 @@ def _packages() -> Mapping[str, list[str]]:
         with suppress(Exception):  # other people's files may hold anything
             told = (one.read_text("top_level.txt") or "").split() or [
                 path.partition("/")[0] if "/" in path else path.removesuffix(".py")
-                for path in _recorded_files(one)
+                for path in recorded_files(one)
                 if path.endswith(".py")
             ]
-            name = str(_header(one)["Name"] or "")
+            name = str(header(one)["Name"] or "")
             for package in sorted(set(told)) if name else ():
                 found.setdefault(package, []).append(name)
     return found
-
-
-def _recorded_files(found: metadata.Distribution) -> Iterable[str]:
-    """Paths in pip's record; without one, those that a distribution names in its own way."""
-    if record := found.read_text("RECORD"):
-        return (row[0] for row in csv.reader(record.splitlines()) if row)
-    return map(str, found.files or ())
-
-
-def _header(found: metadata.Distribution) -> Message:
-    """
-    A distribution's metadata without its description, which is far longer than all else.
-
-    `Distribution.metadata` parses the whole text, and does so again for each property.
-    """
-    text = found.read_text("METADATA") or found.read_text("PKG-INFO") or found.read_text("") or ""
-    return message_from_string(text.partition("\n\n")[0])
