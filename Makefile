@@ -34,7 +34,8 @@ test: setup lint ## linters, type checker, import contracts and all tests
 check: setup ## lint, types and the core's quick tests, while one works
 	@$(BIN)/mypy & types=$$!; \
 	  $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache && \
-	  $(BIN)/python -m pytest -q -n 2 -m "not slow and not integration and not serial" tests \
+	  $(BIN)/python -m pytest -q -n 2 --dist loadfile \
+	    -m "not slow and not integration and not serial" tests \
 	    --ignore=tests/{benchmarks,cli,docs,integration,learning,packaging,testing,typing} \
 	    --ignore=tests/{starts,tinker_independent} $(PYTEST_ARGS); \
 	  code=$$?; wait $$types && exit $$code
