@@ -28,13 +28,14 @@ run: setup-run ## train the starter model on Verilog problems and show what it l
 
 test: setup lint ## linters, type checker, import contracts and all tests
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
-	  -m "not serial" $(PYTEST_ARGS)
+	  --durations 20 --durations-min 2 -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
 
 check: setup ## lint, types and the core's quick tests, while one works
 	@$(BIN)/mypy & types=$$!; \
 	  $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache && \
-	  $(BIN)/python -m pytest -q -m "not slow and not integration and not serial" tests \
+	  $(BIN)/python -m pytest -q -n 2 --dist loadfile \
+	    -m "not slow and not integration and not serial" tests \
 	    --ignore=tests/{benchmarks,cli,docs,integration,learning,packaging,testing,typing} \
 	    --ignore=tests/{starts,tinker_independent} $(PYTEST_ARGS); \
 	  code=$$?; wait $$types && exit $$code

@@ -6,13 +6,16 @@ wheels, the bare name would find nothing on an index, or somebody else's.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from email import message_from_string
+from email.message import Message
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -159,3 +162,20 @@ def _text(name: str, file: str) -> str:
 def normal_name(name: str) -> str:
     """A distribution's name as indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def recorded_files(found: metadata.Distribution) -> Iterable[str]:
+    """Paths in pip's record; without one, those that a distribution names in its own way."""
+    if record := found.read_text("RECORD"):
+        return (row[0] for row in csv.reader(record.splitlines()) if row)
+    return map(str, found.files or ())
+
+
+def header(found: metadata.Distribution) -> Message:
+    """
+    A distribution's metadata without its description, which is far longer than all else.
+
+    `Distribution.metadata` parses the whole text, and does so again for each property.
+    """
+    text = found.read_text("METADATA") or found.read_text("PKG-INFO") or found.read_text("") or ""
+    return message_from_string(text.partition("\n\n")[0])

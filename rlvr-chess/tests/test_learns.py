@@ -24,7 +24,7 @@ def rewards(folder: Path) -> list[float]:
     code = main(
         [
             "run", "--plugin", "chess", "--algo", "grpo", "--steps", str(STEPS), "--seed", "12",
-            "--out", str(folder / "run"), "chess.tasks=policy", "train.problems=24",
+            "--out", str(folder / "run"), "chess.tasks=policy", "train.problems=12",
             "train.decay=constant", "eval.samples=16", "eval.problems=200", "checkpoint.every=0",
             "verify.second_opinion=0", "torch.threads=1",
         ]

@@ -108,7 +108,7 @@ def test_learns_from_a_teacher_alone(
     """
     (model,) = (referred[0] / "checkpoints").glob("*/model")
     steps = learned(
-        tmp_path / "student", "--algo", "opd", "--teacher", f"gpt2:{model}",
+        tmp_path / "student", "--algo", "opd", "--teacher", f"gpt2:{model}", "--steps", "40",
         "advantage.reward_coef=0", "eval.samples=0",
     )  # fmt: skip
 
@@ -134,7 +134,7 @@ def test_learns_from_a_teacher_with_another_tokenizer(tmp_path: Path) -> None:
     for mode in ("pg", "supervised"):
         steps = learned(
             tmp_path / mode, "--algo", "opd", "--teacher", f"gpt2:{model}", f"opd.mode={mode}",
-            "advantage.reward_coef=0", "eval.samples=0",
+            "--steps", "40", "advantage.reward_coef=0", "eval.samples=0",
         )  # fmt: skip
 
         assert steps[0]["reward/pass"] < CHANCE

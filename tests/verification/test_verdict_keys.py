@@ -3,38 +3,63 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from rlvr.install import header
 from rlvr.verification import reward_sources
 from rlvr.verification.verdict_keys import salt_of
 
 ASK = """
-import importlib, json, sys
+import contextlib, importlib, json, os, sys
 sys.dont_write_bytecode = True
 from rlvr.verification.verdict_keys import salt_of
-module, _, name = sys.argv[1].partition(":")
-made = getattr(importlib.import_module(module), name)()
-print(salt_of(made, [sys.argv[1]], sys.argv[2], json.loads(sys.argv[3])))
+for line in sys.stdin:
+    if not os.fork():
+        sys.path[1:1], target, version, options = json.loads(line)
+        sys.modules.pop("sitecustomize", None)
+        with contextlib.suppress(ModuleNotFoundError):
+            import sitecustomize  # which Python reads when it starts
+        module, _, name = target.partition(":")
+        made = getattr(importlib.import_module(module), name)()
+        print(salt_of(made, [target], version, options), flush=True)
+        break
+    if os.wait()[1]:
+        print(flush=True)
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _asked() -> Iterator[None]:
+    """A process that has imported rlvr alone; each question is put to a fork of it."""
+    global _fresh
+    _fresh = subprocess.Popen(
+        [sys.executable, "-c", ASK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with _fresh:
+        yield
 
 
 def salt(place: Path, target: str = "judge:Judge", version: str = "1", options: str = "{}") -> str:
     """As a fresh process finds it, like the next run."""
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, target, version, options],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [place, place / "z.zip"]))},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return done.stdout.strip()
+    paths = [str(place), str(place / "z.zip")]
+    assert _fresh.stdin
+    assert _fresh.stdout
+    _fresh.stdin.write(json.dumps([paths, target, version, json.loads(options)]) + "\n")
+    _fresh.stdin.flush()
+    told = _fresh.stdout.readline().strip()
+    assert told, "its error is above"
+    return told
 
 
 def write(place: Path, **files: str) -> None:
@@ -387,3 +412,32 @@ def test_metadata_of_a_distribution_is_read_once_a_process(monkeypatch: pytest.M
     assert "pluggy " in second[0]
     # each root once a call, for the name of its distribution; else every distribution once
     assert len(asked) - 3 == len(set(asked))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name: a\nVersion: 1\nRequires-Dist: b>=1\nRequires-Dist: c\n\nName: not\n\nmine",
+        "Name: a\nVersion: 1\nSummary: two\n  lines\nRequires-Dist: b; x == 'y'\n",
+        "\nName: not mine",
+        "no header\nName: not mine\n\n",
+        "Name: é\nversion: 2\nName: twice\n",
+        "",
+    ],
+)
+def test_a_header_is_what_the_whole_text_says(text: str, tmp_path: Path) -> None:
+    """Names, versions and needs are those of `importlib.metadata`, whatever a wheel's text is."""
+    (tmp_path / "a-1.dist-info").mkdir()
+    (tmp_path / "a-1.dist-info" / "METADATA").write_text(text)
+    made = metadata.PathDistribution(tmp_path / "a-1.dist-info")
+    assert told(header(made)) == told(made.metadata)
+
+
+def test_so_it_is_of_every_wheel_that_is_installed() -> None:
+    """Descriptions hold whatever people write."""
+    for found in metadata.distributions():
+        assert told(header(found)) == told(found.metadata), found
+
+
+def told(of: Any) -> list[Any]:
+    return [of.get_all(key) for key in ("Name", "Version", "Requires-Dist")]

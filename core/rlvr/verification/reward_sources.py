@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rlvr.install import normal_name
+from rlvr.install import header, normal_name, recorded_files
 from rlvr.log import get
 
 log = get(__name__)
@@ -225,16 +225,17 @@ def _imports(text: str, around: str) -> Iterator[str]:
 def _installed(root: str) -> Unit:
     """The wheel that a package comes from and all it needs: version, and what pip recorded."""
     try:
-        pending = [metadata.distribution(root).name or root]  # damaged metadata has no name
+        found = metadata.distribution(root)
+        pending = [header(found)["Name"] or root]  # damaged metadata has no name
     except (metadata.PackageNotFoundError, ValueError):
         pending = list(_packages().get(root, ()))
     told, linked, seen = [root], set[str](), set[str]()
     while pending:
         name = normal_name(pending.pop())
-        if name not in seen and (found := _distribution(name)) is not None:
-            told.append(found[0])
-            linked |= found[1]
-            pending += found[2]
+        if name not in seen and (read := _distribution(name)) is not None:
+            told.append(read[0])
+            linked |= read[1]
+            pending += read[2]
         seen.add(name)
     return "\n".join(sorted(told)), frozenset(linked)
 
@@ -257,7 +258,10 @@ def _distribution(name: str) -> tuple[str, frozenset[str], tuple[str, ...]] | No
             linked.add(name.replace("-", "_"))
             linked.update(p for p, of in _packages().items() if name in map(normal_name, of))
     with suppress(Exception):
-        needed += [m[0] for text in found.requires or () if (m := _REQUIRED.match(text))]
+        # an egg's needs are in a file of their own, which importlib turns into these lines
+        told = found.requires if found.read_text("requires.txt") else None
+        told = told or header(found).get_all("Requires-Dist") or []
+        needed += [m[0] for text in told if (m := _REQUIRED.match(text))]
     return f"{name} {_recorded(found)}", frozenset(linked), tuple(needed)
 
 
@@ -265,7 +269,7 @@ def _recorded(found: metadata.Distribution) -> str:
     """Version and digest of pip's record; a random text if they cannot be read."""
     try:
         record = found.read_text("RECORD") or ""
-        return f"{found.version} {hashlib.sha256(record.encode()).hexdigest()}"
+        return f"{header(found)['Version']} {hashlib.sha256(record.encode()).hexdigest()}"
     except Exception as error:  # other people's files may hold anything
         log.warning("distribution_unreadable", at=str(found.locate_file("")), why=repr(error))
         return uuid.uuid4().hex
@@ -278,11 +282,11 @@ def _packages() -> Mapping[str, list[str]]:
     for one in metadata.distributions():
         with suppress(Exception):  # other people's files may hold anything
             told = (one.read_text("top_level.txt") or "").split() or [
-                file.parts[0] if len(file.parts) > 1 else file.stem
-                for file in one.files or ()
-                if file.suffix == ".py"
+                path.partition("/")[0] if "/" in path else path.removesuffix(".py")
+                for path in recorded_files(one)
+                if path.endswith(".py")
             ]
-            name = str(one.metadata["Name"] or "")
+            name = str(header(one)["Name"] or "")
             for package in sorted(set(told)) if name else ():
                 found.setdefault(package, []).append(name)
     return found

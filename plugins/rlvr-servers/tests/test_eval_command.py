@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import run_rlvr
 
 from rlvr.testing import require_tool
 
@@ -26,15 +27,8 @@ def rlvr(tmp_path: Path) -> Call:
     """Call `rlvr` in `tmp_path` with a cache of its own."""
 
     def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            cwd=tmp_path,
-            env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), **env},
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        own = {"RLVR_CACHE_DIR": str(tmp_path / "cache")}
+        return run_rlvr(*words, cwd=tmp_path, env={**os.environ, **own, **env}, timeout_s=240)
 
     return call
 

@@ -11,6 +11,7 @@ import hashlib
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 import chess
 
@@ -38,6 +39,7 @@ def steps_of(fens: Iterable[str]) -> Iterator[EnvironmentStep]:
         yield step_of(fen, is_legal=rank[i] % ILLEGAL_EVERY != 0)
 
 
+@lru_cache(maxsize=1 << 14)  # a second of work for the shipped positions, asked for by every task
 def step_of(fen: str, *, is_legal: bool = True) -> EnvironmentStep:
     """A question about one position; its move is drawn from a hash of the position."""
     rng = random.Random(hash_of("step", fen))

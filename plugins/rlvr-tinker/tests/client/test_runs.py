@@ -68,15 +68,8 @@ def whole_run(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """A run of four steps that nothing disturbed."""
     folder = tmp_path_factory.mktemp("whole")
     Faults(running.url).set()
-    done = subprocess.run(
-        [sys.executable, "-m", "rlvr.cli.main", *RUN, "--steps", "4", "checkpoint.every=1"],
-        cwd=folder,
-        env={**environment(running), "RLVR_CACHE_DIR": str(folder / "cache")},
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    env = {**environment(running), "RLVR_CACHE_DIR": str(folder / "cache")}
+    done = run_rlvr(*RUN, "--steps", "4", "checkpoint.every=1", cwd=folder, env=env, timeout_s=500)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -293,7 +286,7 @@ def cvdp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [("grpo",), ("opd", "--teacher", "tinker:")],
+    [("grpo",), ("opd", "--teacher", "tinker:", "sampler.max_tokens=48")],
     ids=["grpo", "opd"],
 )
 def test_cvdp_on_the_starter_model(
