@@ -36,7 +36,7 @@ from attrs import frozen
 from torch import Tensor
 
 from rlvr_distill.distributions.functional import divergence
-from rlvr_distill.distributions.sides import Projection, Sparse
+from rlvr_distill.distributions.sides import HeadLogits, Sparse
 from rlvr_distill.divergences.catalogue import kernel
 
 BETA = {"KL": 0.0, "JSD": 0.5}
@@ -231,8 +231,8 @@ def ours(case: Case, *, is_all: bool = False, is_trained: bool = False) -> Work:
     def work() -> Tensor:
         if case.row.is_fused:
             return divergence(
-                Projection(hidden=case.hidden, weights=case.weights),
-                Projection(hidden=case.their_hidden, weights=case.their_weights),
+                HeadLogits(hidden=case.hidden, weights=case.weights),
+                HeadLogits(hidden=case.their_hidden, weights=case.their_weights),
                 measure,
                 weights=weights,
             ).loss

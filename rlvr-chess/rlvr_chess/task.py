@@ -13,7 +13,7 @@ from attrs import evolve
 from rlvr import (
     BuildContext,
     ConfigError,
-    Figure,
+    Metric,
     PluginError,
     Policy,
     Probe,
@@ -132,7 +132,7 @@ class ChessTask(Task):
         """The problems that self-play has found."""
         return [self._problem(row, "train") for row in self._self_play.discovered(memory)]
 
-    def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Figure]:
+    def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Metric]:
         """The numbers of docs/chess/evaluation.md."""
         from rlvr_chess.evaluation.suite import measure
 

@@ -59,7 +59,7 @@ LIKE = {"illegal_promo_missing": "promo_q"}  # a kind that only positions with a
 COUNTED = {"fifty_move_not_terminal", "seventyfive_move_draw"}
 FEW_MEN = 12  # on the board, at most, where a move that is worth nothing may be stalemate
 TRIES = 3000  # positions that are looked at for a kind
-Question = tuple[str, str]  # FEN, move
+TeacherRequest = tuple[str, str]  # FEN, move
 
 
 def decks(rng: random.Random) -> Iterator[str]:
@@ -74,12 +74,12 @@ class Finder:
 
     def __init__(self, positions: Sequence[tuple[str, Moves]]) -> None:
         self._positions = positions
-        self._index: dict[str, list[Question]] = defaultdict(list)
+        self._index: dict[str, list[TeacherRequest]] = defaultdict(list)
         for fen, moves in positions:
             for kind, uci in rare(fen, moves):
                 self._index[kind].append((fen, uci))
 
-    def question(self, kind: str, rng: random.Random) -> Question:
+    def question(self, kind: str, rng: random.Random) -> TeacherRequest:
         """A question of the kind, mirrored at random."""
         for _ in range(TRIES):
             fen, moves = self._place(kind, rng)
@@ -134,7 +134,7 @@ def bare(rng: random.Random) -> tuple[str, Moves]:
             return board.fen(), [(move.uci(), "cp", 0) for move in board.legal_moves]
 
 
-def rare(fen: str, moves: Moves) -> Iterator[Question]:
+def rare(fen: str, moves: Moves) -> Iterator[TeacherRequest]:
     """Kind and move of each move of an indexed kind; what cannot be one is not played."""
     placement, _, castling, ep, *_ = fen.split()
     board, is_few = None, sum(map(str.isalpha, placement)) <= FEW_MEN

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import chess
 import pytest
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.testing.tools import shared_data
 from rlvr_chess.asking import Player
@@ -25,7 +25,7 @@ def told(fen: str, uci: str, text: str, category: str = "") -> Foretold:
     return Foretold(truth=transition(fen, uci), answer=parse_environment(text), category=category)
 
 
-def by_name(found: list[Figure]) -> dict[str, Figure]:
+def by_name(found: list[Metric]) -> dict[str, Metric]:
     named = {figure.name: figure for figure in found}
     assert len(named) == len(found), "every figure has a name of its own"
     return named

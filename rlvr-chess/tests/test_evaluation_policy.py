@@ -9,7 +9,7 @@ import random
 import chess
 import pytest
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr.testing.tools import shared_data
 from rlvr_chess.asking import Player
@@ -37,7 +37,7 @@ def line(moves: str, evals: str, best: str) -> PolicyAnswer:
     return PolicyAnswer(tuple(moves.split()), tuple(evals.split()), best)
 
 
-def by_name(figures: list[Figure]) -> dict[str, Figure]:
+def by_name(figures: list[Metric]) -> dict[str, Metric]:
     found = {figure.name: figure for figure in figures}
     assert len(found) == len(figures), "every figure has a name of its own"
     return found
@@ -204,7 +204,7 @@ def delivered() -> list[ActionValues]:
     return [ActionValues(fen=row["fen"], moves=row["moves"]) for row in rows]
 
 
-def measured(policy: ScriptedPolicy, tables: list[ActionValues]) -> dict[str, Figure]:
+def measured(policy: ScriptedPolicy, tables: list[ActionValues]) -> dict[str, Metric]:
     lines = asyncio.run(Player(policy).lines([values.fen for values in tables]))
     judged = [
         Judged(values=values, answer=answer) for values, answer in zip(tables, lines, strict=True)

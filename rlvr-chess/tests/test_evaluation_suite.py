@@ -17,7 +17,7 @@ import pytest
 from attrs import evolve
 from engine_fixture import stockfish as stockfish
 
-from rlvr import BuildContext, Figure, Problem
+from rlvr import BuildContext, Metric, Problem
 from rlvr.border.declared import overrides
 from rlvr.testing.fakes import ScriptedPolicy
 from rlvr_chess.config import ChessConfig
@@ -105,14 +105,14 @@ def moves_at_random(prompt: str, seed: int) -> str:
 
 def measured(
     data: Path, policy: ScriptedPolicy, config: ChessConfig, split: str = "all"
-) -> dict[str, Figure]:
+) -> dict[str, Metric]:
     return measured_task(ChessTask(config, BuildContext(dataset=data)), policy, split)
 
 
-def measured_task(task: ChessTask, policy: ScriptedPolicy, split: str) -> dict[str, Figure]:
+def measured_task(task: ChessTask, policy: ScriptedPolicy, split: str) -> dict[str, Metric]:
     assert overrides(task, "measure")
 
-    async def collect() -> list[Figure]:
+    async def collect() -> list[Metric]:
         return [figure async for figure in task.measure(policy, split=split, seed=3)]
 
     found = asyncio.run(collect())
@@ -344,7 +344,7 @@ def test_a_board_that_cannot_be_drawn_costs_nothing_else(tmp_path: Path) -> None
     )
     bench.found.environment["a"] = Foretold(truth=beyond, answer=wrong)
     bench.found.environment["b"] = Foretold(truth=late, answer=wrong)
-    alone = Figure(name="policy/kendall_tau", value=0.5, low=math.nan, high=math.nan, n=1)
+    alone = Metric(name="policy/kendall_tau", value=0.5, low=math.nan, high=math.nan, n=1)
 
     write_report(tmp_path, bench, [alone])
 

@@ -16,7 +16,7 @@ from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.tools import Tools
 from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.sandbox import open_sandbox
-from rlvr_cvdp.sandbox.processes.watch import Watch
+from rlvr_cvdp.sandbox.processes.watch import LimitMonitor
 from rlvr_cvdp.sandbox.records import Limits
 from rlvr_cvdp.verify.control import RIGHT, own_problem
 from rlvr_cvdp.verify.verdict import verify
@@ -303,7 +303,7 @@ def _watched(monkeypatch, tmp_path, looks, **changes) -> str:
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     current = [(0.0, True)]
     process = Mock(pid=os.getpid(), is_crowded=lambda most: False, activity=lambda: current[0])
-    watch = Watch(tmp_path, _limits(**changes), process)
+    watch = LimitMonitor(tmp_path, _limits(**changes), process)
     said = ""
     for at, cpu_s, is_busy in looks:
         now[0], current[0] = at, (cpu_s, is_busy)

@@ -26,11 +26,11 @@ from rlvr import (
     Datum,
     FloatArray,
     Message,
-    Question,
     SamplingParams,
     Segment,
     Teacher,
     TeacherCapabilities,
+    TeacherRequest,
     TopK,
     Trajectory,
     UnknownNameError,
@@ -84,13 +84,13 @@ class Oracle(Teacher):
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         raise AssertionError("only its likeliest tokens are kept")
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         self.asked += len(questions)
         if self.asked > self._breaks_after:
             raise BackendError("the server died")
         return [self._answer(question) for question in questions]
 
-    def whole(self, question: Question) -> np.ndarray:
+    def whole(self, question: TeacherRequest) -> np.ndarray:
         """Logprobs (n, V) at the positions asked for."""
         ids = question.ids.astype(int)
         rows = []
@@ -100,7 +100,7 @@ class Oracle(Teacher):
             rows.append(logits - np.log(np.exp(logits).sum()))
         return np.array(rows)
 
-    def _answer(self, question: Question) -> TopK:
+    def _answer(self, question: TeacherRequest) -> TopK:
         whole = self.whole(question)
         ids = np.argsort(-whole, axis=-1)[:, : question.k]
         return TopK(
@@ -164,10 +164,10 @@ def everything(folder: Path) -> Iterator[tuple[Any, ...]]:
         yield from store.execute("select * from answers join problems using (key)")
 
 
-def question_of(datum: Datum, k: int = 16, temperature: float = 1.0) -> Question:
+def question_of(datum: Datum, k: int = 16, temperature: float = 1.0) -> TeacherRequest:
     """What a run asks about a datum."""
     start = int(np.flatnonzero(datum.mask)[0])
-    return Question(ids=datum.tokens, start=start, k=k, temperature=temperature)
+    return TeacherRequest(ids=datum.tokens, start=start, k=k, temperature=temperature)
 
 
 def opened(folder: Path) -> FileTeacher:
@@ -281,7 +281,7 @@ def test_logprobs_of_what_stands_there(task: SadTask, tmp_path: Path) -> None:
     made(tmp_path / "f", task, Oracle())
     datum = data_of(task)[0]
     (values,) = asyncio.run(opened(tmp_path / "f").logprobs([datum]))
-    whole = Oracle().whole(Question(ids=datum.tokens, start=1, k=1))
+    whole = Oracle().whole(TeacherRequest(ids=datum.tokens, start=1, k=1))
     wanted = whole[np.arange(len(whole)), datum.tokens[1:]].astype(np.float32)
 
     assert (values[1:][datum.mask[1:]] == wanted[datum.mask[1:]]).all()
@@ -298,7 +298,7 @@ def test_what_was_never_asked_names_the_command(task: SadTask, tmp_path: Path) -
     teacher = opened(tmp_path / "f")
 
     for question in (
-        Question(ids=[1, 2, 3], start=1, k=2),
+        TeacherRequest(ids=[1, 2, 3], start=1, k=2),
         question_of(datum, temperature=2.0),
     ):
         with pytest.raises(BackendError, match="rlvr sad cache-teacher --teacher oracle:1"):
@@ -431,7 +431,7 @@ def test_numbers_that_are_none_are_refused(task: SadTask, tmp_path: Path) -> Non
     """A NaN is an error, and what was said before it is kept."""
 
     class Sick(Oracle):
-        async def score(self, questions: Sequence[Question]) -> list[TopK]:
+        async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
             import attrs
 
             found = await super().score(questions)

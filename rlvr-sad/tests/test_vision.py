@@ -125,7 +125,7 @@ def test_a_student_that_sees_learns_from_a_teacher_that_sees(
     """The loss `distill` on both models' states: its gradient reaches the head and the eyes."""
     from types import SimpleNamespace
 
-    from rlvr import BuildContext, Datum, States, TopK
+    from rlvr import BuildContext, Datum, HiddenStates, TopK
 
     distill = pytest.importorskip("rlvr_distill.loss")
     config = pytest.importorskip("rlvr_distill.config")
@@ -138,7 +138,7 @@ def test_a_student_that_sees_learns_from_a_teacher_that_sees(
         logprobs = logits_of(teacher, seen).log_softmax(-1)
     best = logprobs.topk(8)
     wanted = torch.tensor(seen.tokens.ids[seen.tokens.mask].astype(np.int64))
-    told: Any = States(states=theirs.numpy())
+    told: Any = HiddenStates(states=theirs.numpy())
     if top_k:
         actual = logprobs.gather(1, wanted[:, None])[:, 0].numpy()
         told = TopK(ids=best.indices.numpy(), logprobs=best.values.numpy(), actual=actual)

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from rlvr import Figure, PartError
+from rlvr import Metric, PartError
 from rlvr.cli.eval_figures import figure_line, figures_as_json, figures_as_text, measured
 
 FIGURES = [
-    Figure(name="policy/regret", value=0.277, low=0.25, high=0.3, n=140),
-    Figure(name="elo", value=148.0, low=120.0, high=174.0, n=200, note="relative to random"),
+    Metric(name="policy/regret", value=0.277, low=0.25, high=0.3, n=140),
+    Metric(name="elo", value=148.0, low=120.0, high=174.0, n=200, note="relative to random"),
 ]
 
 
@@ -30,7 +30,7 @@ def test_a_row_a_figure_with_its_interval_and_note() -> None:
 
 def test_another_models_figures_stand_beside() -> None:
     """Only those that both have are compared; a dash stands for one that the other lacks."""
-    other = [Figure(name="elo", value=365.0, low=328.0, high=407.0, n=200)]
+    other = [Metric(name="elo", value=365.0, low=328.0, high=407.0, n=200)]
     lines = figures_as_text(FIGURES, other).splitlines()
     assert lines[1].split()[-2:] == ["-", "-"]
     assert "365" in lines[2]
@@ -50,7 +50,7 @@ def test_json_has_every_number_by_name() -> None:
 
 def test_what_could_not_be_measured_is_a_dash_and_null() -> None:
     """No value is no number: a dash with the reason beside it, and valid JSON."""
-    missing = Figure(name="elo", value=math.nan, low=math.nan, high=math.nan, n=0, note="no engine")
+    missing = Metric(name="elo", value=math.nan, low=math.nan, high=math.nan, n=0, note="no engine")
     assert figures_as_text([missing]).splitlines()[1].split() == [
         "elo",
         "-",
@@ -66,7 +66,7 @@ def test_what_could_not_be_measured_is_a_dash_and_null() -> None:
 
 def test_a_value_without_an_interval_keeps_its_value() -> None:
     """Of a single case: the value and n, a dash for the interval, null for its bounds."""
-    alone = Figure(name="policy/kendall_tau", value=0.5, low=math.nan, high=math.nan, n=1)
+    alone = Metric(name="policy/kendall_tau", value=0.5, low=math.nan, high=math.nan, n=1)
     assert figure_line(alone) == "  policy/kendall_tau 0.5 - n=1"
     assert figures_as_text([alone]).splitlines()[1].split()[1:4] == ["0.5", "-", "1"]
     read = json.loads(json.dumps(figures_as_json([alone]), allow_nan=False))
@@ -83,7 +83,7 @@ def test_a_figure_that_only_the_other_has_is_not_lost() -> None:
 def test_bounds_that_json_has_no_number_for_are_null() -> None:
     """An interval without an end is valid JSON, as is a number of NumPy's."""
     np = pytest.importorskip("numpy")
-    wide = Figure(name="x", value=np.float32(0.5), low=-math.inf, high=math.inf, n=np.int64(1))
+    wide = Metric(name="x", value=np.float32(0.5), low=-math.inf, high=math.inf, n=np.int64(1))
     read = json.loads(json.dumps(figures_as_json([wide]), allow_nan=False))
     assert read["x"] == {"value": 0.5, "low": None, "high": None, "n": 1, "note": ""}
 
@@ -94,7 +94,7 @@ class Breaking:
     def __init__(self, then: BaseException | None) -> None:
         self._then = then
 
-    async def measure(self, policy: Any, *, split: str, seed: int) -> AsyncIterator[Figure]:
+    async def measure(self, policy: Any, *, split: str, seed: int) -> AsyncIterator[Metric]:
         yield FIGURES[0]
         if self._then is not None:
             raise self._then
@@ -139,13 +139,13 @@ EXAMINED = """
     from rlvr import hookimpl
     from rlvr import BackendSpec, TaskSpec
     from rlvr.testing.fakes import TinyBackend, ToyTask
-    from rlvr import Figure
+    from rlvr import Metric
 
     RLVR_API = 1
 
     class Examiner(ToyTask):
         async def measure(self, policy, *, split, seed):
-            yield Figure(name="first", value=0.5, low=0.25, high=0.75, n=4)
+            yield Metric(name="first", value=0.5, low=0.25, high=0.75, n=4)
             raise ZeroDivisionError("the second broke")
 
     @hookimpl

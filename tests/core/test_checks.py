@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlvr import BackendError, Datum, States, TopK, check_data, extent, fault_of
+from rlvr import BackendError, Datum, HiddenStates, TopK, check_data, extent, fault_of
 
 
 def datum(**more: Any) -> Datum:
@@ -49,7 +49,7 @@ def test_sound_data_pass() -> None:
             "annotation 'reference' holds",
         ),
         (
-            {"distributions": {"teacher": States(states=np.zeros((3, 2)))}},
+            {"distributions": {"teacher": HiddenStates(states=np.zeros((3, 2)))}},
             "distribution 'teacher' has 3 rows for 2 supervised tokens",
         ),
         (
@@ -61,7 +61,7 @@ def test_sound_data_pass() -> None:
             "distribution 'teacher' has 1 rows for 2",
         ),
         (
-            {"distributions": {"teacher": States(states=[[0.0], [np.nan]])}},
+            {"distributions": {"teacher": HiddenStates(states=[[0.0], [np.nan]])}},
             "distribution 'teacher' holds a value that is not a number",
         ),
     ],

@@ -45,7 +45,7 @@ def test_a_silent_command_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) ->
     stream = redirected(monkeypatch)
     status = RunStatus()
     with heartbeat("score", interval_s=0.01):
-        tells(status.told)
+        tells(status.text)
         status.begin_verifying(3)
         with status.during("verify"), status.verifying("problem_7"):
             assert stream.is_enough.wait(60)

@@ -26,7 +26,8 @@ RETIRED = {
     "Cage", "Desk", "Workbench", "Board", "Feed", "Order", "Stream", "Student", "Draft", "Ring",
     "RowCache", "Sight", "Seeing", "Exchange", "Noticing", "Watchful", "Selective", "Telling",
     "TokenCredit", "Weighing", "Answering", "Revealing", "Recorded", "Opinionated", "Sparing",
-    "Continuing", "Portable", "Appraising", "Spelling", "Picture",
+    "Continuing", "Portable", "Appraising", "Spelling", "Picture", "States", "Question", "Ask",
+    "Figure", "Cut", "Extent", "Pieces", "Places", "Projection", "Watch", "Judge", "_Judge",
 }  # fmt: skip
 """Words of ours for which the field has terms: no class bears them."""
 

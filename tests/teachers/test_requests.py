@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from rlvr import (
-    Ask,
     BackendError,
     ConfigError,
     Datum,
+    DistributionRequest,
     FloatArray,
+    HiddenStates,
     Needs,
-    Question,
-    States,
     Teacher,
     TeacherCapabilities,
+    TeacherRequest,
     TopK,
     check_data,
 )
@@ -35,7 +35,7 @@ class Wish(ReinforceLoss):
     """A loss, as far as it is asked."""
 
     def __init__(self, k: int, temperature: float = 1.0, needs: Sequence[str] = ()) -> None:
-        ask = Ask(k=k, temperature=temperature)
+        ask = DistributionRequest(k=k, temperature=temperature)
         self.needs = Needs(annotations=needs, distributions={"teacher": ask})
         self.met: list[Mapping[str, Any]] = []
 
@@ -80,7 +80,7 @@ def test_a_whole_distribution_is_states_or_all_tokens() -> None:
         [d.distributions["teacher"] for d in consulted(t, Wish(0), data)]
         for t in (TinyRevealer(), TinyTeacher())
     )
-    assert isinstance(revealed, States)
+    assert isinstance(revealed, HiddenStates)
     assert isinstance(told, TopK)
     assert told.is_whole
     assert told.ids.shape[1] == TinyTeacher().tokenizer.vocab_size
@@ -126,7 +126,7 @@ class Faulty(TinyTeacher):
         super().__init__(TinyBackend(seed=7))
         self.spoil = spoil
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         found: list[TopK] = self.spoil(await super().score(questions))
         return found
 
@@ -222,9 +222,9 @@ class Listening(TinyTeacher):
 
     def __init__(self) -> None:
         super().__init__()
-        self.questions: list[Question] = []
+        self.questions: list[TeacherRequest] = []
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         self.questions += questions
         return await super().score(questions)
 
@@ -308,7 +308,9 @@ class Reader(TinyTeacher):
         super().__init__()
         self.capabilities = TeacherCapabilities(has_scores=True, reads_data=True)
 
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         return [
             attrs.evolve(
                 d,
@@ -316,7 +318,7 @@ class Reader(TinyTeacher):
                 | ({name: d.logprobs - 1.0} if ask is None else {}),
                 distributions={}
                 if ask is None
-                else {name: States(states=np.zeros((int(d.mask.sum()), ask.k)))},
+                else {name: HiddenStates(states=np.zeros((int(d.mask.sum()), ask.k)))},
             )
             for d in data
         ]

@@ -9,7 +9,17 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr import Ask, BackendError, ConfigError, Datum, FloatArray, Needs, Problem, Teacher, TopK
+from rlvr import (
+    BackendError,
+    ConfigError,
+    Datum,
+    DistributionRequest,
+    FloatArray,
+    Needs,
+    Problem,
+    Teacher,
+    TopK,
+)
 from rlvr.teachers.route_spec import Route, models_of, routes_of
 from rlvr.teachers.routed import RoutedTeacher
 from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher, random_data
@@ -93,7 +103,7 @@ def test_each_datum_is_put_to_the_teacher_of_its_label() -> None:
         (wanted,) = asyncio.run(own.logprobs([datum]))
         assert after.annotations["teacher"].tolist() == wanted.tolist()
 
-    needs = Needs(distributions={"teacher": Ask(k=3)})
+    needs = Needs(distributions={"teacher": DistributionRequest(k=3)})
     for datum, after, own in zip(
         data, asyncio.run(stages.consult({"teacher": teacher}, needs, data)), whose, strict=True
     ):
@@ -109,7 +119,9 @@ def test_whole_distributions_come_as_tokens() -> None:
     pytest.importorskip("torch")
     teacher = routed(a=TinyRevealer(), b=TinyRevealer())
     assert not teacher.capabilities.has_states
-    (found,) = asyncio.run(teacher.answer(labelled(random_data(count=1), "b"), "t", Ask(k=0)))
+    (found,) = asyncio.run(
+        teacher.answer(labelled(random_data(count=1), "b"), "t", DistributionRequest(k=0))
+    )
     told = found.distributions["t"]
     assert isinstance(told, TopK)
     assert told.is_whole

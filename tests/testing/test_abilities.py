@@ -16,8 +16,8 @@ from rlvr import (
     Backend,
     Callback,
     Capabilities,
-    Figure,
     Message,
+    Metric,
     Needs,
     PartError,
     Policy,
@@ -84,8 +84,8 @@ class Able(ToyTask):
         prompt = (Message(role="user", content="?"),)
         return [Problem(id=name, prompt=prompt) for name in memory.get("found", [])]
 
-    async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Figure]:
-        yield Figure(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)
+    async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Metric]:
+        yield Metric(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)
 
 
 def test_an_able_task_holds_every_promise(broken: Broken) -> None:
@@ -161,13 +161,13 @@ class MeasuresNumbers(Able):
 
 class MeasuresAtOnce(Able):
     async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:  # type: ignore[override]
-        return [Figure(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)]
+        return [Metric(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)]
 
 
 class MeasuresTwice(Able):
     async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:
         for _ in range(2):
-            yield Figure(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)
+            yield Metric(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)
 
 
 class WarnsInLetters(Able):

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 import pytest
 
-from rlvr import Ask, Datum, Loss, Needs, TopK
+from rlvr import Datum, DistributionRequest, Loss, Needs, TopK
 from rlvr.testing import LossContract
 from rlvr.testing.contract import Contract
 
@@ -20,7 +20,11 @@ Broken = Callable[[type[Contract]], set[str]]
 
 def needs_of(k: int) -> Needs:
     """Those of a loss over k tokens a position."""
-    return Needs(distributions={"teacher": Ask(k=k)}, outputs={"hidden", "head"}, logprobs=False)
+    return Needs(
+        distributions={"teacher": DistributionRequest(k=k)},
+        outputs={"hidden", "head"},
+        logprobs=False,
+    )
 
 
 class RightDistillation(Loss):

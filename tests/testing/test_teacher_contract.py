@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from rlvr import (
-    Ask,
     Datum,
+    DistributionRequest,
     FloatArray,
+    HiddenStates,
     NearMissWarning,
-    Question,
-    States,
     Teacher,
     TeacherCapabilities,
+    TeacherRequest,
     TopK,
 )
 from rlvr.suggest import LONG
@@ -112,28 +112,28 @@ class CutsWhatIsTooLong(Tiny):
 class Answers(Tiny):
     """Spoils its likeliest tokens."""
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         found = await super().score(questions)
         return [self.said(q, answer) for q, answer in zip(questions, found, strict=True)]
 
-    def said(self, question: Question, answer: TopK) -> TopK:
+    def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         return answer
 
 
 class SaysATokenTwice(Answers):
-    def said(self, question: Question, answer: TopK) -> TopK:
+    def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         ids = np.array(answer.ids)
         ids[:, -1] = ids[:, 0]
         return attrs.evolve(answer, ids=ids)
 
 
 class RowsOfThePositionAfter(Answers):
-    def said(self, question: Question, answer: TopK) -> TopK:
+    def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         return answer.rows(np.roll(np.arange(len(answer.ids)), -1))
 
 
 class TellsTheLeastLikely(Answers):
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         whole = await Tiny().score([attrs.evolve(q, k=53) for q in questions])
         places = [
             np.argsort(a.logprobs, axis=-1)[:, : q.k] for a, q in zip(whole, questions, strict=True)
@@ -150,40 +150,40 @@ class TellsTheLeastLikely(Answers):
 
 
 class KnowsOneTemperature(Answers):
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score([attrs.evolve(q, temperature=1.0) for q in questions])
 
 
 class SumsOverTheLikeliest(Answers):
     """Normalised over what it tells, as if nothing were left."""
 
-    def said(self, question: Question, answer: TopK) -> TopK:
+    def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         total = np.log(np.exp(answer.logprobs).sum(-1, keepdims=True))
         return attrs.evolve(answer, logprobs=answer.logprobs - total)
 
 
 class TellsFewer(Answers):
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score([attrs.evolve(q, k=min(q.k, 5)) for q in questions])
 
 
 class NeverWhole(Answers):
-    def said(self, question: Question, answer: TopK) -> TopK:
+    def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         return attrs.evolve(answer, is_whole=False)
 
 
 class SortsQuestions(Answers):
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score(sorted(questions, key=lambda q: len(q.ids)))
 
 
 class AnswersAnyLength(Answers):
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score([attrs.evolve(q, ids=q.ids[:60]) for q in questions])
 
 
 class StatesOfTheTokenItself(TinyRevealer):
-    async def states(self, data: Sequence[Datum]) -> list[States]:
+    async def states(self, data: Sequence[Datum]) -> list[HiddenStates]:
         return await super().states([attrs.evolve(d, tokens=np.roll(d.tokens, -1)) for d in data])
 
 
@@ -286,7 +286,9 @@ class DeclaresThatItReads(Tiny):
 class Reads(DeclaresThatItReads):
     """Answers whole data with what it tells of tokens."""
 
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         return await answered(TinyTeacher(TinyBackend(seed=7)), data, name, ask)
 
 
@@ -297,18 +299,24 @@ class ReadsAndDeclaresNothing(Reads):
 
 
 class TurnsTheDataRound(Reads):
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         return (await super().answer(data, name, ask))[::-1]
 
 
 class TellsOtherLogprobs(Reads):
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         other = TinyTeacher(TinyBackend(seed=8))
         return await answered(other, data, name, ask)
 
 
 class AnswersWithoutDistributions(Reads):
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         return await super().answer(data, name, None)
 
 

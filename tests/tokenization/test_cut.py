@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlvr.tokenization.stop import Cut, cut
+from rlvr.tokenization.stop import CompletionEnd, cut
 
 
 def letters(token: int) -> bytes:
@@ -14,7 +14,7 @@ def letters(token: int) -> bytes:
     return bytes([token]) if token else b"<end>"
 
 
-def of(text: bytes, *stops: str) -> Cut:
+def of(text: bytes, *stops: str) -> CompletionEnd:
     return cut(list(text), ends={0}, stops=stops, bytes_of=letters)
 
 

@@ -16,11 +16,11 @@ import pytest
 
 from rlvr import (
     Advantage,
-    Ask,
     BuildContext,
     Capabilities,
     ConfigError,
     Datum,
+    DistributionRequest,
     Loss,
     Needs,
     PartError,
@@ -79,7 +79,11 @@ class Likeness(Loss):
     """Cross-entropy of the student with the whole distribution of its teacher."""
 
     importance_weighted = False
-    needs = Needs(distributions={"teacher": Ask(k=0)}, outputs={"hidden", "head"}, logprobs=False)
+    needs = Needs(
+        distributions={"teacher": DistributionRequest(k=0)},
+        outputs={"hidden", "head"},
+        logprobs=False,
+    )
 
     def __init__(self) -> None:
         self.seen: list[int] = []

@@ -10,7 +10,17 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr import Ask, ConfigError, Datum, Image, ImageProcessor, Question, Segment, TopK, Trajectory
+from rlvr import (
+    ConfigError,
+    Datum,
+    DistributionRequest,
+    Image,
+    ImageProcessor,
+    Segment,
+    TeacherRequest,
+    TopK,
+    Trajectory,
+)
 from rlvr.teachers.requests import answered
 from rlvr.teachers.route_spec import routes_of
 from rlvr.teachers.routed import RoutedTeacher
@@ -37,7 +47,7 @@ class Seer(TinyTeacher):
         self.image_processor = ImageProcessor(lambda: None)
         self.shown: list[tuple[Any, ...]] = []
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """As ever."""
         self.shown += [question.pictures for question in questions]
         return await super().score(questions)
@@ -69,8 +79,8 @@ def test_a_trajectorys_pictures_are_its_datums() -> None:
     assert attrs.evolve(trajectory, pictures=()) != trajectory
 
 
-@pytest.mark.parametrize("ask", [None, Ask(k=2)])
-def test_a_teacher_that_reads_text_alone_is_refused(ask: Ask | None) -> None:
+@pytest.mark.parametrize("ask", [None, DistributionRequest(k=2)])
+def test_a_teacher_that_reads_text_alone_is_refused(ask: DistributionRequest | None) -> None:
     """Tokens of pictures would mean nothing to it; without pictures it is asked as ever."""
     teacher, data = TinyTeacher(), pictured()
     with pytest.raises(ConfigError, match="2 trajectories with pictures") as error:
@@ -82,15 +92,15 @@ def test_a_teacher_that_reads_text_alone_is_refused(ask: Ask | None) -> None:
 def test_a_teacher_that_sees_is_shown_them() -> None:
     """With each question those of its datum; among several teachers each its own."""
     data, seer = pictured(), Seer()
-    asyncio.run(answered(seer, data, "teacher", Ask(k=2)))
+    asyncio.run(answered(seer, data, "teacher", DistributionRequest(k=2)))
     assert seer.shown == [datum.pictures for datum in data]
 
     labelled = [attrs.evolve(d, labels={"task": "sees" if d.pictures else "reads"}) for d in data]
     routes = routes_of("sees=a:1,reads=b:2")
     seer, blind = Seer(), TinyTeacher()
     routed = RoutedTeacher(dict(zip(routes, [seer, blind], strict=True)))
-    asyncio.run(answered(routed, labelled, "teacher", Ask(k=2)))
+    asyncio.run(answered(routed, labelled, "teacher", DistributionRequest(k=2)))
     assert seer.shown == [datum.pictures for datum in data if datum.pictures]
     wrong = [attrs.evolve(d, labels={"task": "reads"}) for d in labelled]
     with pytest.raises(ConfigError, match="reads text alone"):
-        asyncio.run(answered(routed, wrong, "teacher", Ask(k=2)))
+        asyncio.run(answered(routed, wrong, "teacher", DistributionRequest(k=2)))

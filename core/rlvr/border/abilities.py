@@ -17,7 +17,7 @@ from rlvr.border.calls import Border, is_finite, shown
 from rlvr.border.kinds import fault_of_part
 from rlvr.border.promises import fault_of_problem
 from rlvr.parts import Advantage, LearningPart, Policy, RewardFn, Task, Teacher
-from rlvr.types import Datum, Figure, PassRate, Probe, Problem, ScoredGroup, Trajectory
+from rlvr.types import Datum, Metric, PassRate, Probe, Problem, ScoredGroup, Trajectory
 
 _FLOATS = (float, np.floating)
 
@@ -60,7 +60,7 @@ def proven(task: Task, problem: Problem, probe: Probe) -> bool | None:
     return None if found is None else bool(found)
 
 
-async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> AsyncGenerator[Figure]:
+async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> AsyncGenerator[Metric]:
     """Further numbers of an evaluation, each when it is there, with a name of its own."""
     at = Border(task, "task", "measure", promised="figures, each with a name of its own")
     seen: set[str] = set()
@@ -71,7 +71,7 @@ async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> Async
         at.check("" if hasattr(figures, "__anext__") else f"{shown(figures)}: no async generator")
         async with aclosing(figures):
             async for figure in figures:
-                at.check("" if isinstance(figure, Figure) else shown(figure))
+                at.check("" if isinstance(figure, Metric) else shown(figure))
                 at.check(f"two called {figure.name!r}" if figure.name in seen else "")
                 seen.add(figure.name)
                 yield figure

@@ -14,14 +14,14 @@ from attrs import frozen
 from rlvr.border.abilities import figures_of
 from rlvr.cli.output import number, table
 from rlvr.parts import Policy, Task
-from rlvr.types import Figure
+from rlvr.types import Metric
 
 
 @frozen
 class Measured:
     """The figures of one model; `broken` is what ended them early, raised after the report."""
 
-    figures: Sequence[Figure] = ()
+    figures: Sequence[Metric] = ()
     broken: Exception | KeyboardInterrupt | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -38,7 +38,7 @@ async def measured(task: Task, policy: Policy, *, split: str, seed: int, quiet: 
 
     An error or a Ctrl-C ends this and nothing else: what was judged before is to be reported.
     """
-    found: list[Figure] = []
+    found: list[Metric] = []
     try:
         async for figure in figures_of(task, policy, split, seed):
             found.append(figure)
@@ -53,12 +53,12 @@ async def measured(task: Task, policy: Policy, *, split: str, seed: int, quiet: 
     return Measured(found)
 
 
-def figure_line(figure: Figure) -> str:
+def figure_line(figure: Metric) -> str:
     """The line that is printed as soon as a figure is measured."""
     return f"  {figure.name} {_value(figure)} {_interval(figure)} n={figure.n}"
 
 
-def figures_as_json(figures: Sequence[Figure]) -> dict[str, Any]:
+def figures_as_json(figures: Sequence[Metric]) -> dict[str, Any]:
     """By name: value, low, high, n, note; null for a number that JSON has not."""
     return {
         figure.name: {
@@ -70,7 +70,7 @@ def figures_as_json(figures: Sequence[Figure]) -> dict[str, Any]:
     }
 
 
-def figures_as_text(figures: Sequence[Figure], others: Sequence[Figure] | None = None) -> str:
+def figures_as_text(figures: Sequence[Metric], others: Sequence[Metric] | None = None) -> str:
     """A row a number of either model; that of the other one beside it."""
     own = {figure.name: figure for figure in figures}
     beside = {figure.name: figure for figure in others or ()}
@@ -85,15 +85,15 @@ def figures_as_text(figures: Sequence[Figure], others: Sequence[Figure] | None =
     return table([*header, "NOTE"], rows)
 
 
-def _cells(figure: Figure | None) -> list[str]:
+def _cells(figure: Metric | None) -> list[str]:
     return ["-"] * 3 if figure is None else [_value(figure), _interval(figure), str(figure.n)]
 
 
-def _value(figure: Figure) -> str:
+def _value(figure: Metric) -> str:
     return number(None if math.isnan(figure.value) else figure.value)
 
 
-def _interval(figure: Figure) -> str:
+def _interval(figure: Metric) -> str:
     if any(math.isnan(bound) for bound in (figure.value, figure.low, figure.high)):
         return number(None)
     return f"[{number(figure.low)}, {number(figure.high)}]"

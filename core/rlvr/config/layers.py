@@ -136,7 +136,7 @@ def _refused(schema: OptionSchema, value: Any, place: str, why: str) -> ConfigEr
     return ConfigError(
         f"{schema.key} cannot be {value!r} (from {place})",
         f"expected: {schema.expected}" + (f"; {why}" if why else ""),
-        schema.told,
+        schema.line,
     )
 
 

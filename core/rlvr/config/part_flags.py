@@ -163,7 +163,7 @@ def _value(flag: str, value: str | None, schema: OptionSchema) -> str:
         raise ConfigError(
             f"{flag} was given without a value.",
             f"expected: {schema.expected}",
-            schema.told,
+            schema.line,
         )
     if value is None:
         return "true"

@@ -35,7 +35,7 @@ class OptionSchema:
         return type_name(self.wanted) + (f" ({self.unit})" if self.unit else "")
 
     @property
-    def told(self) -> str:
+    def line(self) -> str:
         """Key, help line and default, as messages end."""
         return f"{self.key}: {self.help} [default: {self.default}]"
 

@@ -12,7 +12,7 @@ from attrs import frozen
 from rlvr.errors import ConfigError
 from rlvr.evaluation.breakdown import Breakdown, kinds_of
 from rlvr.evaluation.pass_at_k import interval
-from rlvr.types import Figure, Problem, ScoredGroup
+from rlvr.types import Metric, Problem, ScoredGroup
 
 __all__ = ["Evaluation"]
 
@@ -157,7 +157,7 @@ class Evaluation:
     report: Breakdown
     facts: Mapping[str, Any]
     groups: Sequence[ScoredGroup]
-    figures: Sequence[Figure] = ()
+    figures: Sequence[Metric] = ()
     against: Evaluation | None = None
     comparison: Comparison | None = None
 

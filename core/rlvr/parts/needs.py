@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from attrs import field, frozen
 
 from rlvr.parts.base import Part
-from rlvr.types import Ask
+from rlvr.types import DistributionRequest
 
 if TYPE_CHECKING:
     from rlvr.parts.teacher import Teacher
@@ -36,7 +36,7 @@ class Needs:
             they come from (`AdvantageSpec.teachers`).
         distributions: What is asked of teachers by the name of their annotation, in
             `Datum.distributions`; rows are a datum's supervised tokens in order. An ask with
-            k = 0 gets `States` where the teacher has them, a whole `TopK` else.
+            k = 0 gets `HiddenStates` where the teacher has them, a whole `TopK` else.
         outputs: What a loss needs of the forward pass, besides logprobs: "entropy" (of the
             distribution a token was drawn from, nats, at the datum's temperature), "value" (the
             critic's estimate before the token), or "hidden" with "head" (see `Loss.__call__`).
@@ -47,7 +47,7 @@ class Needs:
     annotations: frozenset[str] = field(default=frozenset(), converter=_names)
     provides: frozenset[str] = field(default=frozenset(), converter=_names)
     teachers: Mapping[str, str] = field(factory=dict)
-    distributions: Mapping[str, Ask] = field(factory=dict)
+    distributions: Mapping[str, DistributionRequest] = field(factory=dict)
     outputs: frozenset[str] = field(default=frozenset(), converter=_names)
     logprobs: bool = True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rlvr.parts.base import Part
 from rlvr.parts.episode import Episode, SingleTurn
-from rlvr.types import Figure, Probe, Problem, Trajectory
+from rlvr.types import Metric, Probe, Problem, Trajectory
 
 if TYPE_CHECKING:
     from rlvr.parts.backend import Policy
@@ -81,9 +81,9 @@ class Task(Part):
         """The problems that the memory holds; their ids are never those of `problems`."""
         return ()
 
-    async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Figure]:
+    async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Metric]:
         """Further numbers of `rlvr eval`, one after another, each shown when it is there."""
-        nothing: Iterable[Figure] = ()
+        nothing: Iterable[Metric] = ()
         for figure in nothing:
             yield figure
 

@@ -10,12 +10,12 @@ from attrs import frozen
 
 from rlvr.errors import UnsupportedError
 from rlvr.parts.base import Part
-from rlvr.types import Datum, FloatArray, Problem, Question, States, TopK
+from rlvr.types import Datum, FloatArray, HiddenStates, Problem, TeacherRequest, TopK
 
 if TYPE_CHECKING:
     from rlvr.parts.tokenizer import Tokenizer
     from rlvr.tokenization.image_processor import ImageProcessor
-    from rlvr.types import Ask
+    from rlvr.types import DistributionRequest
 
 
 @frozen(kw_only=True)
@@ -92,7 +92,7 @@ class Teacher(Part):
         """Metrics by path, of the data of a step with its answers; never asked of an empty step."""
         return {}
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """
         Its likeliest tokens at positions, one answer a question, in order.
 
@@ -102,11 +102,13 @@ class Teacher(Part):
         """
         raise UnsupportedError(f"{type(self).__name__} does not tell its likeliest tokens")
 
-    async def states(self, data: Sequence[Datum]) -> list[States]:
+    async def states(self, data: Sequence[Datum]) -> list[HiddenStates]:
         """The states (n, C) that each datum's n supervised tokens (`mask`) were drawn from."""
         raise UnsupportedError(f"{type(self).__name__} does not give its hidden states")
 
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         """
         The data, in order, with what it was asked for (where it `reads_data`).
 

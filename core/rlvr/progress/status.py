@@ -37,9 +37,9 @@ class RunStatus:
     _verifying_since: float = 0.0
 
     def __attrs_post_init__(self) -> None:
-        tells(self.told)
+        tells(self.text)
 
-    def told(self) -> str:
+    def text(self) -> str:
         """The current status in words, for output without a display."""
         verified = f"{self.verify_done} of {self.verify_total} answers judged"
         waited = self.longest_wait()

@@ -9,6 +9,13 @@ from __future__ import annotations
 
 from rlvr.rollouts.group import GroupSampler, sample_groups
 from rlvr.rollouts.rollout import with_stop_texts
-from rlvr.tokenization.stop import Cut, cut, cut_completion
+from rlvr.tokenization.stop import CompletionEnd, cut, cut_completion
 
-__all__ = ["Cut", "GroupSampler", "cut", "cut_completion", "sample_groups", "with_stop_texts"]
+__all__ = [
+    "CompletionEnd",
+    "GroupSampler",
+    "cut",
+    "cut_completion",
+    "sample_groups",
+    "with_stop_texts",
+]

@@ -12,7 +12,7 @@ import numpy as np
 
 from rlvr.border.calls import shown
 from rlvr.errors import BackendError
-from rlvr.types import Ask, Datum, Distribution, FloatArray, States, TopK
+from rlvr.types import Datum, Distribution, DistributionRequest, FloatArray, HiddenStates, TopK
 
 _SLACK = 1e-3
 """Rounding allowed in what the probabilities of a row sum to."""
@@ -58,7 +58,7 @@ def fault_of_numbers(values: FloatArray, datum: Datum) -> str:
     return "" if np.isfinite(values[datum.mask]).all() else "a value that is not finite"
 
 
-def fault_of_answer(answer: Datum, datum: Datum, name: str, ask: Ask | None) -> str:
+def fault_of_answer(answer: Datum, datum: Datum, name: str, ask: DistributionRequest | None) -> str:
     """Whether a datum came back with what a teacher was asked for; "" if so."""
     if answer.problem_id != datum.problem_id or answer.tokens.shape != datum.tokens.shape:
         return "data that are not those it was given"
@@ -69,7 +69,7 @@ def fault_of_answer(answer: Datum, datum: Datum, name: str, ask: Ask | None) -> 
     return "no distribution" if distribution is None else fault_of(distribution, datum)
 
 
-def fault_of_states(answer: States, datum: Datum) -> str:
+def fault_of_states(answer: HiddenStates, datum: Datum) -> str:
     """Whether there is a finite state (n, C) for each of the policy's tokens; "" if so."""
     wanted = int(datum.mask.sum())
     if answer.states.ndim != 2 or len(answer.states) != wanted:
@@ -127,7 +127,7 @@ def _fault_of_few(answer: TopK, k: int, size: int, is_partial: bool) -> str:
 def fault_of(distribution: Distribution, datum: Datum) -> str:
     """Whether a datum's distributions have a row for each of its supervised tokens; "" if so."""
     wanted = int(datum.mask.sum())
-    rows = distribution.states if isinstance(distribution, States) else distribution.logprobs
+    rows = distribution.states if isinstance(distribution, HiddenStates) else distribution.logprobs
     if len(rows) != wanted:
         return f"{len(rows)} rows for {wanted} supervised tokens"
     return "a value that is not a number" if np.isnan(rows).any() else ""

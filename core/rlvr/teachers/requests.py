@@ -21,7 +21,7 @@ from rlvr.teachers.checks import (
     fault_of_states,
     refuse_faulty,
 )
-from rlvr.types import Ask, Datum, Distribution, Question, TopK
+from rlvr.types import Datum, Distribution, DistributionRequest, TeacherRequest, TopK
 
 
 def introduce(
@@ -50,7 +50,7 @@ def introduce(
         part.meet(teachers)
 
 
-def check_ask(teacher: Teacher, ask: Ask, options: str = "") -> None:
+def check_ask(teacher: Teacher, ask: DistributionRequest, options: str = "") -> None:
     """
     Refuse, before anything is sampled, what a teacher will not be able to answer.
 
@@ -80,7 +80,7 @@ def check_ask(teacher: Teacher, ask: Ask, options: str = "") -> None:
 
 
 async def answered(
-    teacher: Teacher, data: Sequence[Datum], name: str, ask: Ask | None
+    teacher: Teacher, data: Sequence[Datum], name: str, ask: DistributionRequest | None
 ) -> list[Datum]:
     """
     The data with a teacher's logprobs (T,) as an annotation, or with its distributions.
@@ -131,7 +131,7 @@ def _refuse_blind(teacher: Teacher, data: Sequence[Datum]) -> None:
     )
 
 
-def with_actual(data: Sequence[Datum], name: str, ask: Ask) -> list[Datum] | None:
+def with_actual(data: Sequence[Datum], name: str, ask: DistributionRequest) -> list[Datum] | None:
     """
     The data with a teacher's logprobs (T,) of their own tokens, from the distributions they hold.
 
@@ -150,7 +150,7 @@ def with_actual(data: Sequence[Datum], name: str, ask: Ask) -> list[Datum] | Non
 
 
 async def ask_distributions(
-    teacher: Teacher, data: Sequence[Datum], ask: Ask
+    teacher: Teacher, data: Sequence[Datum], ask: DistributionRequest
 ) -> list[Distribution]:
     """
     What a teacher thinks of the next token at each supervised position, one answer a datum.
@@ -177,7 +177,7 @@ async def ask_distributions(
     return list(picked)
 
 
-def _question(datum: Datum, k: int, temperature: float) -> Question:
+def _question(datum: Datum, k: int, temperature: float) -> TeacherRequest:
     """From the first supervised token to the last: later tokens change nothing."""
     places = np.flatnonzero(datum.mask)
     if not len(places) or places[0] == 0:
@@ -189,7 +189,7 @@ def _question(datum: Datum, k: int, temperature: float) -> Question:
         )
     # with pictures all tokens, or one of the pictures may lack its tokens
     end = len(datum.tokens) if datum.pictures else int(places[-1]) + 1
-    return Question(
+    return TeacherRequest(
         ids=datum.tokens[:end],
         start=int(places[0]),
         k=k,

@@ -12,7 +12,7 @@ from rlvr.errors import BackendError, ConfigError, RlvrError
 from rlvr.parts import Teacher, TeacherCapabilities
 from rlvr.teachers.requests import answered
 from rlvr.teachers.route_spec import Route
-from rlvr.types import Ask, Datum, FloatArray, Problem
+from rlvr.types import Datum, DistributionRequest, FloatArray, Problem
 
 
 class RoutedTeacher(Teacher):
@@ -46,7 +46,9 @@ class RoutedTeacher(Teacher):
         """
         return [np.asarray(d.annotations["told"]) for d in await self.answer(data, "told", None)]
 
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         """
         What each datum's own teacher says of it, all teachers at the same time.
 

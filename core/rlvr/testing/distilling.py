@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from rlvr.parts import LearningPart, Teacher
-from rlvr.types import Ask, Datum, FloatArray, TopK
+from rlvr.types import Datum, DistributionRequest, FloatArray, TopK
 
 P = TypeVar("P", bound=LearningPart)
 VOCABULARY = 7
@@ -39,7 +39,11 @@ def met(part: P) -> P:
 
 
 def taught(
-    data: Sequence[Datum], asks: Mapping[str, Ask], *, spread: float = 1.0, seed: int = 5
+    data: Sequence[Datum],
+    asks: Mapping[str, DistributionRequest],
+    *,
+    spread: float = 1.0,
+    seed: int = 5,
 ) -> list[Datum]:
     """The data with what each teacher answers at their supervised tokens, logits in +-`spread`."""
     rng = np.random.default_rng(seed)

@@ -10,7 +10,7 @@ from rlvr.border.abilities import numbers_of, warnings_of
 from rlvr.border.kinds import remembering
 from rlvr.parts import LearningPart, Needs
 from rlvr.testing.contract import Contract, check_declarations, check_part
-from rlvr.types import Ask
+from rlvr.types import DistributionRequest
 
 STEPS: tuple[dict[str, float], ...] = (
     {"kl/reference": 0.5, "loss": 1.0},
@@ -40,7 +40,7 @@ class LearningPartContract(Contract):
         assert isinstance(needs, Needs)
         names = (*needs.annotations, *needs.provides, *needs.outputs, *needs.teachers)
         assert all(isinstance(name, str) for name in (*names, *needs.teachers.values()))
-        assert all(isinstance(ask, Ask) for ask in needs.distributions.values())
+        assert all(isinstance(ask, DistributionRequest) for ask in needs.distributions.values())
         assert not needs.annotations & needs.provides
         assert needs == self._part().needs
 

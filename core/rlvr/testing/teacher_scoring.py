@@ -16,7 +16,7 @@ from rlvr.parts import Teacher, TeacherCapabilities
 from rlvr.teachers.checks import fault_of_answer, fault_of_rows
 from rlvr.testing.backend_losses import head_logits, log_softmax
 from rlvr.testing.contract import on_open
-from rlvr.types import Ask, Datum, Question, TopK
+from rlvr.types import Datum, DistributionRequest, TeacherRequest, TopK
 
 LARGEST = 2000
 """Ids of a vocabulary that a distribution is summed over."""
@@ -65,7 +65,7 @@ class ScoringPromises:
             assert gap.max() <= self.tolerance_nats
         if able.has_scores:
             k, size = self._tops(teacher)[-1], teacher.tokenizer.vocab_size
-            ask = Ask(k=k, temperature=self.temperatures[0])
+            ask = DistributionRequest(k=k, temperature=self.temperatures[0])
             for datum, answer in zip(data, await teacher.answer(data, "t", ask), strict=True):
                 assert fault_of_answer(answer, datum, "t", ask) == ""
                 told = answer.distributions["t"]
@@ -96,7 +96,7 @@ class ScoringPromises:
         for datum, values in zip(data, wanted, strict=True):
             start = int(np.argmax(datum.mask))
             (answer,) = await scoring.score(
-                [Question(ids=datum.tokens, start=start, k=k, temperature=datum.temperature)]
+                [TeacherRequest(ids=datum.tokens, start=start, k=k, temperature=datum.temperature)]
             )
             gap = np.abs(answer.actual - values[start:])[datum.mask[start:]]
             assert gap.max() <= self.tolerance_nats
@@ -165,7 +165,9 @@ class ScoringPromises:
     async def test_a_question_that_is_too_long_is_refused(self, teacher: Teacher) -> None:
         """More tokens than it reads are a `BackendError`."""
         ids = [1] * (teacher.context_length + 1)
-        question = Question(ids=ids, start=len(ids) - 1, k=1, temperature=self.temperatures[0])
+        question = TeacherRequest(
+            ids=ids, start=len(ids) - 1, k=1, temperature=self.temperatures[0]
+        )
         with pytest.raises(BackendError):
             await _scoring(teacher).score([question])
 
@@ -189,7 +191,7 @@ class ScoringPromises:
                     continue
                 start = int(np.argmax(datum.mask))
                 (answer,) = await teacher.score(
-                    [Question(ids=datum.tokens, start=start, k=3, temperature=temperature)]
+                    [TeacherRequest(ids=datum.tokens, start=start, k=3, temperature=temperature)]
                 )
                 few = answer.rows(np.flatnonzero(datum.mask) - start)
                 wanted = np.take_along_axis(rows, few.ids.astype(int), axis=-1)
@@ -201,11 +203,11 @@ class ScoringPromises:
         able, size = teacher.capabilities, teacher.tokenizer.vocab_size
         return [k for k in self.tops if k <= size and (not able.max_k or k <= able.max_k)]
 
-    def _questions(self, teacher: Teacher) -> list[Question]:
+    def _questions(self, teacher: Teacher) -> list[TeacherRequest]:
         """Of the contract's data: from the second token, from the middle, the last only."""
         starts, k = (1, 3, 5), self._tops(teacher)[-1]
         return [
-            Question(
+            TeacherRequest(
                 ids=datum.tokens,
                 start=min(start, len(datum.tokens) - 1),
                 k=k,

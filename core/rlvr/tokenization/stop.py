@@ -12,7 +12,7 @@ from rlvr.types import Completion
 
 
 @frozen(kw_only=True)
-class Cut:
+class CompletionEnd:
     """The tokens that count, their text without end token and stop text, and why it ended."""
 
     count: int
@@ -26,7 +26,7 @@ def cut(
     ends: Collection[int],
     stops: Sequence[str],
     bytes_of: Callable[[int], bytes],
-) -> Cut:
+) -> CompletionEnd:
     """
     The end of a completion as this sampler sets it, whatever the service made of the stop texts.
 
@@ -37,13 +37,13 @@ def cut(
     seen = bytearray()
     for index, token in enumerate(tokens):
         if token in ends:
-            return Cut(count=index + 1, text=_text(seen), is_stopped=True)
+            return CompletionEnd(count=index + 1, text=_text(seen), is_stopped=True)
         start = max(0, len(seen) - reach)
         seen += bytes_of(token)
         if any(seen.find(stop, start) >= 0 for stop in wanted):
             first = min(at for stop in wanted if (at := seen.find(stop)) >= 0)
-            return Cut(count=index + 1, text=_text(seen[:first]), is_stopped=True)
-    return Cut(count=len(tokens), text=_text(seen), is_stopped=False)
+            return CompletionEnd(count=index + 1, text=_text(seen[:first]), is_stopped=True)
+    return CompletionEnd(count=len(tokens), text=_text(seen), is_stopped=False)
 
 
 def cut_completion(

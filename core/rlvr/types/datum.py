@@ -47,17 +47,17 @@ class TopK:
 
 
 @frozen(kw_only=True)
-class States:
+class HiddenStates:
     """A model's states before its output head at n positions, (n, C)."""
 
     states: FloatArray = field(converter=floats, eq=EQUAL)
 
 
-Distribution: TypeAlias = TopK | States
+Distribution: TypeAlias = TopK | HiddenStates
 
 
 @frozen(kw_only=True)
-class Question:
+class TeacherRequest:
     """
     One sequence for a teacher to score.
 
@@ -78,7 +78,7 @@ class Question:
 
 
 @frozen(kw_only=True)
-class Ask:
+class DistributionRequest:
     """
     Whole next-token distributions that a loss wants of a teacher.
 

@@ -85,7 +85,7 @@ class EvalReport:
 
 
 @frozen(kw_only=True)
-class Figure:
+class Metric:
     """
     One measured number of an evaluation (`Task.measure`).
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from rlvr import Figure, GenerateRequest, Policy, Problem, SamplingParams, all_of
+from rlvr import GenerateRequest, Metric, Policy, Problem, SamplingParams, all_of
 from rlvr_household.episode import HouseEpisode
 from rlvr_household.solver import choose
 from rlvr_household.state import END
@@ -107,7 +107,7 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     return (0.0 if hits == 0 else centre - half), (1.0 if hits == n else centre + half)
 
 
-def figures(episodes: Notes, note: str = "") -> list[Figure]:
+def figures(episodes: Notes, note: str = "") -> list[Metric]:
     """
     The figures of finished episodes (`HouseEpisode.notes`).
 
@@ -117,7 +117,7 @@ def figures(episodes: Notes, note: str = "") -> list[Figure]:
     """
     done = sum(one["done"] for one in episodes)
     low, high = wilson(done, len(episodes))
-    success = Figure(
+    success = Metric(
         name="house/success",
         value=done / len(episodes),
         low=low,
@@ -143,14 +143,14 @@ def figures(episodes: Notes, note: str = "") -> list[Figure]:
     ]
 
 
-def _ratio(name: str, counts: Sequence[tuple[float, float]], note: str) -> Figure:
+def _ratio(name: str, counts: Sequence[tuple[float, float]], note: str) -> Metric:
     """Sum over sum, with the bootstrap's 95 % over episodes; NaN where nothing was counted."""
     pairs = np.array(counts, dtype=float).reshape(-1, 2)  # (n, 2)
     if not pairs[:, 1].sum():
         nan = float("nan")
-        return Figure(name=name, value=nan, low=nan, high=nan, n=0, note="no such episode")
+        return Metric(name=name, value=nan, low=nan, high=nan, n=0, note="no such episode")
     rows = np.random.default_rng(0).integers(0, len(pairs), (DRAWS, len(pairs)))
     above, below = pairs[rows].sum(1).T  # (DRAWS,)
     low, high = np.percentile(above[below > 0] / below[below > 0], [2.5, 97.5])
     value = pairs[:, 0].sum() / pairs[:, 1].sum()
-    return Figure(name=name, value=value, low=low, high=high, n=len(pairs), note=note)
+    return Metric(name=name, value=value, low=low, high=high, n=len(pairs), note=note)

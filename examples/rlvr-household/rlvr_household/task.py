@@ -12,8 +12,8 @@ from attrs import evolve
 from rlvr import (
     BuildContext,
     ConfigError,
-    Figure,
     Message,
+    Metric,
     Policy,
     Probe,
     Problem,
@@ -72,7 +72,7 @@ class HouseTask(Task):
         turns = self._turns(problem)
         return probes(problem, turns, self._config.steps, count=count, seed=seed)
 
-    async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Figure]:
+    async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Metric]:
         """Success, steps, reasoning length, CoT-match: of all problems and of each kind."""
         temperature = self._config.temperature
         played = await play(

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from rlvr_distill import spans
 from rlvr_distill.distributions.functional import divergence
 from rlvr_distill.distributions.gathered import Gathered
-from rlvr_distill.distributions.sides import Projection
+from rlvr_distill.distributions.sides import HeadLogits
 from rlvr_distill.divergences.pair import Kernel
 from rlvr_distill.divergences.transport import TotalVariation
 
@@ -59,7 +59,7 @@ def _both(log: Tensor) -> Tensor:
 
 
 def _token_logprobs(
-    student: Projection, rows: Tensor, targets: Tensor, block: int, heat: float
+    student: HeadLogits, rows: Tensor, targets: Tensor, block: int, heat: float
 ) -> Tensor:
     """
     Logprobs (M,) of tokens at some rows, with gradients; a block of logits at a time, twice.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr import Ask, BuildContext, Datum, Loss, Needs, Teacher
+from rlvr import BuildContext, Datum, DistributionRequest, Loss, Needs, Teacher
 from rlvr_distill import pacing, spans
 from rlvr_distill.config import DistillConfig, check, check_teacher
 from rlvr_distill.distributions.functional import divergence
@@ -50,7 +50,7 @@ class DistillLoss(Loss):
         self._head: Any = None
         self._vocabulary = 0
         self._is_cold = self._config.tail == "renorm" and self._config.top_k > 0
-        self._ask = Ask(
+        self._ask = DistributionRequest(
             k=self._config.top_k, temperature=1.0 if self._is_cold else self._config.temperature
         )
         self.needs = Needs(

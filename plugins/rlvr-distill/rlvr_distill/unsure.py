@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rlvr import Datum, Distribution, States
+from rlvr import Datum, Distribution, HiddenStates
 from rlvr_distill import spans
 from rlvr_distill.config import DistillConfig
-from rlvr_distill.distributions.sides import Projection
+from rlvr_distill.distributions.sides import HeadLogits
 from rlvr_distill.divergences.pair import FLOOR
 
 HEAT = "distill/temperature"
@@ -38,7 +38,7 @@ def entropies(told: Distribution, head: Any, temperature: float, block: int) -> 
         temperature: That its logits are divided by; a `TopK` is at it already.
         block: Rows whose logits exist at one time.
     """
-    if isinstance(told, States):
+    if isinstance(told, HiddenStates):
         return _of_states(told, head, temperature, block)
     is_there = told.ids >= 0
     log_p = np.where(is_there, np.maximum(told.logprobs, FLOOR), 0.0).astype(np.float64)
@@ -48,12 +48,12 @@ def entropies(told: Distribution, head: Any, temperature: float, block: int) -> 
     return -(p * log_p).sum(axis=1) + rest
 
 
-def _of_states(told: States, head: Any, temperature: float, block: int) -> Array:
+def _of_states(told: HiddenStates, head: Any, temperature: float, block: int) -> Array:
     states = torch.from_numpy(np.array(told.states)).to(head.weights.device)
-    side, parts = Projection.of(states, head), [np.zeros(0)]
+    side, parts = HeadLogits.of(states, head), [np.zeros(0)]
     with torch.no_grad():
         for first in range(0, len(states), block):
-            logits = side.told(slice(first, first + block)) / temperature
+            logits = side.at(slice(first, first + block)) / temperature
             log_p = torch.log_softmax(logits, dim=1).clamp_(min=FLOOR)
             parts.append(-(log_p.exp() * log_p).sum(dim=1).double().cpu().numpy())
     return np.concatenate(parts)

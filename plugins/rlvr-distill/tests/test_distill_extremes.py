@@ -16,7 +16,7 @@ from rlvr import BuildContext, ConfigError, Datum, TeacherCapabilities, TopK
 from rlvr.testing.distilling import MadeUp
 from rlvr_distill.config import DistillConfig, DivergenceConfig
 from rlvr_distill.distributions.functional import divergence
-from rlvr_distill.distributions.sides import Projection, Sparse
+from rlvr_distill.distributions.sides import HeadLogits, Sparse
 from rlvr_distill.divergences.catalogue import kernel
 from rlvr_distill.loss import DistillLoss
 from rlvr_distill.unsure import entropies
@@ -54,7 +54,7 @@ def test_probabilities_too_small_for_float32(options: dict[str, Any], heat: floa
     head = torch.eye(V)
     for leaf, side in (
         (dense, dense),
-        (states, Projection(hidden=states, weights=head)),
+        (states, HeadLogits(hidden=states, weights=head)),
     ):
         weights = torch.full((N,), 1 / N)
         found = divergence(side, theirs, measure, weights=weights, temperature=heat, block=2)
@@ -69,9 +69,9 @@ def test_a_row_that_underflows_still_counts_its_miss_twice_once() -> None:
     """Its block is computed again, and the doubling is not done again."""
     measure = kernel("jsd")
     student, theirs = logits(1, t3=160), logits(2, t3=150)
-    side = Projection(hidden=student.double().requires_grad_(), weights=torch.eye(V).double())
+    side = HeadLogits(hidden=student.double().requires_grad_(), weights=torch.eye(V).double())
     wanted = divergence(side, theirs.double(), measure, doubles_misses=True).loss
-    narrow = Projection(hidden=student.clone().requires_grad_(), weights=torch.eye(V))
+    narrow = HeadLogits(hidden=student.clone().requires_grad_(), weights=torch.eye(V))
     found = divergence(narrow, theirs, measure, doubles_misses=True).loss
     assert found.item() == pytest.approx(wanted.item(), rel=1e-5)
 
@@ -133,7 +133,7 @@ def test_gradients_of_a_narrow_head_add_up_in_float32() -> None:
     gradients = []
     for dtype, block in ((torch.float64, 2048), (torch.bfloat16, 2048), (torch.bfloat16, 16)):
         leaf = head.to(dtype, copy=True).requires_grad_()
-        side = Projection(hidden=hidden.to(dtype), weights=leaf)
+        side = HeadLogits(hidden=hidden.to(dtype), weights=leaf)
         divergence(side, theirs, kernel("forward_kl"), block=block).loss.backward()
         assert leaf.grad is not None
         assert leaf.grad.dtype == dtype

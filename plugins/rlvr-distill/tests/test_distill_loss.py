@@ -15,7 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rlvr import Ask, BackendError, BuildContext, ConfigError, Datum, States, TopK
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    DistributionRequest,
+    HiddenStates,
+    TopK,
+)
 from rlvr.testing.distilling import MadeUp
 from rlvr_distill.config import REDUCTIONS, WEIGHTINGS, DistillConfig
 from rlvr_distill.loss import DistillLoss
@@ -53,7 +61,7 @@ def batch(kind: str = "states", seed: int = 0, spans: bool = True) -> list[Datum
         log_p = torch.log_softmax(torch.tensor(states) @ THEIRS.t(), 1)
         k = V if kind == "whole" else 4
         top = log_p.topk(k, dim=1)
-        told = States(states=states)
+        told = HiddenStates(states=states)
         few = TopK(
             ids=top.indices.numpy(),
             logprobs=top.values.numpy(),
@@ -98,7 +106,7 @@ def per_token(data: Sequence[Datum], hidden: Sequence[Tensor]) -> list[tuple[int
     found = []
     for datum, states in zip(data, hidden, strict=True):
         told = datum.distributions["teacher"]
-        assert isinstance(told, States)
+        assert isinstance(told, HiddenStates)
         log_p = torch.log_softmax(torch.tensor(told.states).double() @ THEIRS.t(), 1)
         log_q = torch.log_softmax(states @ HEAD.t(), 1)
         values = (log_p.exp() * (log_p - log_q)).sum(1).tolist()
@@ -113,7 +121,7 @@ def test_says_what_it_needs() -> None:
 
     assert loss.needs.outputs == {"hidden", "head"}
     assert loss.needs.teachers == {"teacher": "gpt2:there"}
-    assert loss.needs.distributions == {"teacher": Ask(k=20, temperature=2.0)}
+    assert loss.needs.distributions == {"teacher": DistributionRequest(k=20, temperature=2.0)}
     assert loss.needs.logprobs is False
     cold = make(top_k=20, temperature=2.0, tail="renorm")
     assert cold.needs.distributions["teacher"].temperature == 1.0  # scaled here, exactly
@@ -287,7 +295,7 @@ def test_confidence_has_mean_one_by_type() -> None:
         values, entropies = [], []
         for datum in data:
             told = datum.distributions["teacher"]
-            assert isinstance(told, States)
+            assert isinstance(told, HiddenStates)
             log_p = torch.log_softmax(torch.tensor(told.states).double() @ THEIRS.t(), 1)
             at = np.asarray(datum.annotations["span"])[datum.mask] == kind
             values += datum.annotations["distill/weight"][datum.mask][at].tolist()
@@ -340,7 +348,7 @@ def test_adapted_temperatures() -> None:
     total, count = 0.0, 0
     for datum, states in zip(data, hidden, strict=True):
         told = datum.distributions["teacher"]
-        assert isinstance(told, States)
+        assert isinstance(told, HiddenStates)
         own = torch.tensor(datum.annotations["distill/temperature"][datum.mask])[:, None].double()
         log_p = torch.log_softmax(torch.tensor(told.states).double() @ THEIRS.t() / own, 1)
         log_q = torch.log_softmax(states @ HEAD.t() / own, 1)

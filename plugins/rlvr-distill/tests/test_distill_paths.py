@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlvr_distill.config import DivergenceConfig
 from rlvr_distill.distributions.functional import Outcome, divergence
-from rlvr_distill.distributions.sides import Projection, Sparse, common_vocabulary
+from rlvr_distill.distributions.sides import HeadLogits, Sparse, common_vocabulary
 from rlvr_distill.divergences.catalogue import kernel
 from rlvr_distill.divergences.pair import Kernel
 
@@ -132,13 +132,13 @@ def test_states_and_heads_give_what_their_logits_give(options: dict[str, Any]) -
     """Fused: values and gradients of states, weights and bias; scaled and capped heads too."""
     measure = made(options)
     leaves = [tensor(N, C, seed=1), tensor(V, C, seed=2, scale=1.0), tensor(V, seed=3)]
-    theirs = Projection(hidden=tensor(N, 4, seed=4), weights=tensor(V, 4, seed=5, scale=1.0))
+    theirs = HeadLogits(hidden=tensor(N, 4, seed=4), weights=tensor(V, 4, seed=5, scale=1.0))
     weights = torch.rand(N, generator=torch.Generator().manual_seed(1)).double()
     weights[[1, 4]] = 0.0
     for scale, cap in ((1.0, 0.0), (0.5, 3.0)):
         for leaf in leaves:
             leaf.requires_grad_()
-        student = Projection(
+        student = HeadLogits(
             hidden=leaves[0], weights=leaves[1], bias=leaves[2], scale=scale, softcap=cap
         )
         logits = (leaves[0] @ leaves[1].t() + leaves[2]) * scale
@@ -165,7 +165,7 @@ def test_the_size_of_chunks_does_not_matter(kind: str, options: dict[str, Any]) 
     hidden, head = tensor(N, C, seed=1).requires_grad_(), tensor(V, C, seed=3)
     found = []
     for chunk in (1, 7, N):
-        student = Projection(hidden=hidden, weights=head) if kind == "fused" else hidden @ head.t()
+        student = HeadLogits(hidden=hidden, weights=head) if kind == "fused" else hidden @ head.t()
         outcome = divergence(student, teacher, measure, chunk=chunk, block=chunk)
         found.append((outcome.values, gradients(outcome, hidden)[0]))
     for values, gradient in found[1:]:
@@ -249,7 +249,7 @@ def test_half_precision_heads() -> None:
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         leaves = [hidden.to(dtype).requires_grad_(), head.to(dtype).requires_grad_()]
-        student = Projection(hidden=leaves[0], weights=leaves[1])
+        student = HeadLogits(hidden=leaves[0], weights=leaves[1])
         outcome = divergence(student, theirs.float(), kernel("jsd"))
         found.append([*gradients(outcome, *leaves), outcome.loss])
     for wide, narrow in zip(*found, strict=True):
@@ -272,7 +272,7 @@ def test_rows_without_weight_are_never_looked_at(kind: str, options: dict[str, A
         leaf = states.clone().requires_grad_()
         top = theirs[chosen].log_softmax(1).topk(4, dim=1)
         few = Sparse(ids=top.indices, logprobs=top.values)
-        student = Projection(hidden=leaf, weights=head) if kind == "fused" else leaf
+        student = HeadLogits(hidden=leaf, weights=head) if kind == "fused" else leaf
         teacher = few if kind == "few" else theirs[chosen]
         if kind != "fused":
             leaf = (states @ head.t()).requires_grad_()
@@ -293,7 +293,7 @@ def test_rows_without_weight_are_never_looked_at(kind: str, options: dict[str, A
 def test_a_batch_without_a_live_row(kind: str) -> None:
     """All masked: loss 0, gradients all 0 and there."""
     hidden, head = tensor(N, C, seed=1).requires_grad_(), tensor(V, C, seed=2).requires_grad_()
-    student = Projection(hidden=hidden, weights=head) if kind == "fused" else hidden @ head.t()
+    student = HeadLogits(hidden=hidden, weights=head) if kind == "fused" else hidden @ head.t()
     outcome = divergence(student, tensor(N, V, seed=3), kernel("jsd"), weights=torch.zeros(N))
     outcome.loss.backward()
 
@@ -322,11 +322,11 @@ def test_a_frozen_head_gets_no_gradient() -> None:
     """Weights without `requires_grad` cost no product: the states' gradient is the same."""
     hidden, head = tensor(N, C, seed=1).requires_grad_(), tensor(V, C, seed=2)
     outcome = divergence(
-        Projection(hidden=hidden, weights=head), tensor(N, V, seed=3), kernel("jsd")
+        HeadLogits(hidden=hidden, weights=head), tensor(N, V, seed=3), kernel("jsd")
     )
     outcome.loss.backward()
     trained = divergence(
-        Projection(hidden=hidden, weights=head.clone().requires_grad_()),
+        HeadLogits(hidden=hidden, weights=head.clone().requires_grad_()),
         tensor(N, V, seed=3),
         kernel("jsd"),
     )
@@ -343,7 +343,7 @@ def test_impossible_tokens(kind: str, options: dict[str, Any]) -> None:
     bias[:2] = -torch.inf
     theirs[:, :2] = -torch.inf
     hidden, head = tensor(N, C, seed=1).requires_grad_(), tensor(V, C, seed=3)
-    student = Projection(hidden=hidden, weights=head, bias=bias)
+    student = HeadLogits(hidden=hidden, weights=head, bias=bias)
     logits = hidden @ head.t() + bias
     found = divergence(student if kind == "fused" else logits, theirs, made(options))
     short = kernel(DivergenceConfig(**options), EMBEDDINGS[2:])

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from rlvr import Ask, BackendError, BuildContext, Datum, NamedForm, Needs, TopK
+from rlvr import BackendError, BuildContext, Datum, DistributionRequest, NamedForm, Needs, TopK
 from rlvr.testing.distilling import MadeUp
 from rlvr_algos.advantages.opd import OpdAdvantage
 from rlvr_algos.config import ReinforceConfig
@@ -148,7 +148,7 @@ def test_modes_are_the_sum_of_their_parts(mode: str, name: str) -> None:
     assert metrics["loss/distill"] == pytest.approx(told["loss/distill"], rel=1e-5)
     assert loss.builtin_form() is None
     assert loss.needs.outputs == {"hidden", "head"}
-    assert loss.needs.distributions == {"teacher": Ask(k=0, temperature=1.0)}
+    assert loss.needs.distributions == {"teacher": DistributionRequest(k=0, temperature=1.0)}
 
 
 def test_micro_batches_add_up() -> None:

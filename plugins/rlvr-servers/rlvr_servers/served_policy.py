@@ -18,7 +18,7 @@ from rlvr import (
     GenerateRequest,
     ImageProcessor,
     Policy,
-    Question,
+    TeacherRequest,
     Tokenizer,
     UnknownNameError,
     cut_completion,
@@ -121,7 +121,9 @@ class ServedPolicy(Policy):
         for datum in data:
             start = int(datum.mask.argmax())
             try:
-                told = await self._protocol.score(Question(ids=datum.tokens, start=start, k=0))
+                told = await self._protocol.score(
+                    TeacherRequest(ids=datum.tokens, start=start, k=0)
+                )
             except (LacksError, RefusedError, MissingError) as error:
                 log.warning("syncs_unchecked", why=str(error)[:200])
                 return None

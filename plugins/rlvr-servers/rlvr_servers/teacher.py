@@ -14,9 +14,9 @@ from rlvr import (
     BuildContext,
     Datum,
     FloatArray,
-    Question,
     Teacher,
     TeacherCapabilities,
+    TeacherRequest,
     Tokenizer,
     TopK,
     all_of,
@@ -89,7 +89,7 @@ class ServerTeacher(Teacher):
     async def __aexit__(self, *_: object) -> None:
         """Nothing stays open between requests."""
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """
         The k likeliest tokens and the actual one at each position asked for, in order.
 
@@ -99,7 +99,7 @@ class ServerTeacher(Teacher):
         """
         return await self._asked(questions, self._answer)
 
-    async def _answer(self, question: Question) -> TopK:
+    async def _answer(self, question: TeacherRequest) -> TopK:
         """One answer as arrays, as soon as it is there: as objects it is many times larger."""
         scored = await self._ask(question)
         if scored.lost and not self._has_lost:
@@ -133,7 +133,9 @@ class ServerTeacher(Teacher):
         return answers
 
     async def _asked(
-        self, questions: Sequence[Question], ask: Callable[[Question], Coroutine[Any, Any, T]]
+        self,
+        questions: Sequence[TeacherRequest],
+        ask: Callable[[TeacherRequest], Coroutine[Any, Any, T]],
     ) -> list[T]:
         """All answers, asked for at once; the first error ends the others."""
         for question in questions:
@@ -149,7 +151,7 @@ class ServerTeacher(Teacher):
                 repeated=self._protocol.endpoint.repeated - repeated,
             )
 
-    def _check(self, question: Question) -> None:
+    def _check(self, question: TeacherRequest) -> None:
         able, length, k = self.capabilities, len(question.ids), question.k
         if length > self.context_length:
             found = f"it reads {self.context_length} tokens"
@@ -178,7 +180,7 @@ class ServerTeacher(Teacher):
             do,
         )
 
-    async def _ask(self, question: Question) -> Scored:
+    async def _ask(self, question: TeacherRequest) -> Scored:
         if len(question.ids) <= question.start:
             return Scored(rows=[], actual=[])
         try:
@@ -202,8 +204,8 @@ class ServerTeacher(Teacher):
             ) from error
 
 
-def _question(datum: Datum) -> Question:
+def _question(datum: Datum) -> TeacherRequest:
     """The question about a datum's own tokens, from the first supervised one on."""
     end = extent(datum)
     start = max(int(datum.mask.argmax()), 1) if end else 1  # the first token has no logprob
-    return Question(ids=datum.tokens[:end], start=start, k=0, temperature=datum.temperature)
+    return TeacherRequest(ids=datum.tokens[:end], start=start, k=0, temperature=datum.temperature)

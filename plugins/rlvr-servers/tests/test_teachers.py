@@ -22,9 +22,9 @@ from rlvr import (
     ConfigError,
     Datum,
     PrerequisiteError,
-    Question,
     RlvrError,
     Teacher,
+    TeacherRequest,
     TopK,
 )
 from rlvr.testing import TeacherContract
@@ -53,7 +53,7 @@ def ask(server: Any, body: Callable[[ServerTeacher], Any], **options: Any) -> An
     return asyncio.run(run())
 
 
-def local(folder: Path, question: Question) -> TopK:
+def local(folder: Path, question: TeacherRequest) -> TopK:
     """What the local teacher answers."""
     from rlvr_torch.teacher import TorchTeacher
 
@@ -84,8 +84,10 @@ def datum(length: int = 12, first: int = 4, last: int = 9, temperature: float = 
     )
 
 
-def question(k: int = 5, start: int = 3, length: int = 12, temperature: float = 1.0) -> Question:
-    return Question(ids=datum(length).tokens, start=start, k=k, temperature=temperature)
+def question(
+    k: int = 5, start: int = 3, length: int = 12, temperature: float = 1.0
+) -> TeacherRequest:
+    return TeacherRequest(ids=datum(length).tokens, start=start, k=k, temperature=temperature)
 
 
 def same(found: TopK, wanted: TopK) -> None:
@@ -165,7 +167,7 @@ def test_a_temperature_that_is_honoured_is_found_and_used(
     same(found, local(byte_model, cold))
 
 
-async def _able(teacher: ServerTeacher, *questions: Question) -> tuple[Any, Any]:
+async def _able(teacher: ServerTeacher, *questions: TeacherRequest) -> tuple[Any, Any]:
     return teacher.capabilities, await teacher.score(questions)
 
 
@@ -495,7 +497,7 @@ def test_an_answer_without_end_is_given_up(
 def test_a_sequence_that_is_too_long_is_refused(double: Start, byte_model: Path, kind: str) -> None:
     """Before it is sent where the server told its context; else with the server's words."""
     server = double(kind, byte_model)
-    long = Question(ids=[40] * 64, start=60, k=2)
+    long = TeacherRequest(ids=[40] * 64, start=60, k=2)
 
     with pytest.raises(BackendError, match="64 tokens"):
         ask(server, lambda t: t.score([long]))

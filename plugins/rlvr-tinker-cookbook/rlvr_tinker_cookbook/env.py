@@ -33,7 +33,7 @@ from rlvr import (
     Trajectory,
     Unscorable,
 )
-from rlvr_tinker_cookbook.judge import Judge, Wanted, judge_of
+from rlvr_tinker_cookbook.judge import AnswerVerifier, Wanted, judge_of
 from rlvr_tinker_cookbook.speech import (
     RendererSpeech,
     Speech,
@@ -57,7 +57,7 @@ class TaskEnv(types.Env):
     turns never exceed `room`; 0: whatever the service takes.
     """
 
-    judge: Judge
+    judge: AnswerVerifier
     problem: Problem
     speech: Speech
     model_name: str
@@ -211,7 +211,7 @@ class TaskGroupBuilder(types.EnvGroupBuilder):
         family = self.problem.labels.get("family", "")
         return [self.wanted.plugin, *([f"{self.wanted.plugin}/{family}"] if family else [])]
 
-    def _speech(self, judge: Judge) -> Speech:
+    def _speech(self, judge: AnswerVerifier) -> Speech:
         if self.renderer_name:
             return RendererSpeech(renderer_of(self.renderer_name, self.model_name))
         return TemplateSpeech(tokenizer_of(self.model_name), judge.verifying.stop)

@@ -59,7 +59,7 @@ class Wanted:
         return open_verifying(self.plugin, dataset=dataset, options=self.options)
 
 
-class Judge:
+class AnswerVerifier:
     """
     An open task with its verifier.
 
@@ -109,13 +109,13 @@ class Judge:
         self._open.close()
 
 
-_JUDGES: dict[Wanted, Judge] = {}
+_JUDGES: dict[Wanted, AnswerVerifier] = {}
 _OPENING = threading.Lock()
 
 
-def judge_of(wanted: Wanted) -> Judge:
+def judge_of(wanted: Wanted) -> AnswerVerifier:
     """The process's judge of a task, opened by the first who asks."""
     with _OPENING:
         if wanted not in _JUDGES:
-            _JUDGES[wanted] = Judge(wanted.open)
+            _JUDGES[wanted] = AnswerVerifier(wanted.open)
         return _JUDGES[wanted]

@@ -34,7 +34,7 @@ from rlvr import (
 )
 from rlvr_tinker_cookbook.dataset import TaskDatasetBuilder
 from rlvr_tinker_cookbook.env import TaskEnv, TaskGroupBuilder
-from rlvr_tinker_cookbook.judge import ENOUGH, Judge, Wanted
+from rlvr_tinker_cookbook.judge import ENOUGH, AnswerVerifier, Wanted
 from rlvr_tinker_cookbook.speech import (
     RendererSpeech,
     TemplateSpeech,
@@ -180,7 +180,7 @@ class TwoTurnTask(Task):
 
 
 @pytest.fixture(scope="module")
-def two_turns() -> Iterator[tuple[Judge, list[Trajectory]]]:
+def two_turns() -> Iterator[tuple[AnswerVerifier, list[Trajectory]]]:
     """A judge whose episodes have two turns, and the trajectories that it has seen."""
     seen: list[Trajectory] = []
 
@@ -194,12 +194,12 @@ def two_turns() -> Iterator[tuple[Judge, list[Trajectory]]]:
 
             yield Verifying(task=TwoTurnTask(toy.task), verify=verify, max_failures=0.2, stop=())
 
-    judge = Judge(opening)
+    judge = AnswerVerifier(opening)
     yield judge, seen
     judge.close()
 
 
-def env_of(judge: Judge, model_name: str, **more: Any) -> TaskEnv:
+def env_of(judge: AnswerVerifier, model_name: str, **more: Any) -> TaskEnv:
     problem = next(iter(judge.verifying.task.problems("train")))
     speech = TemplateSpeech(tokenizer_of(model_name))
     return TaskEnv(judge=judge, problem=problem, speech=speech, model_name=model_name, **more)
@@ -227,7 +227,7 @@ def play(env: TaskEnv, policy: Any) -> TrajectoryGroup:
 class TestTurns:
     def test_turns_make_one_sequence(
         self,
-        two_turns: tuple[Judge, list[Trajectory]],
+        two_turns: tuple[AnswerVerifier, list[Trajectory]],
         model_name: str,
         saying: Callable[..., Any],
     ) -> None:
@@ -255,7 +255,7 @@ class TestTurns:
 
     def test_turn_that_broke_off_is_closed(
         self,
-        two_turns: tuple[Judge, list[Trajectory]],
+        two_turns: tuple[AnswerVerifier, list[Trajectory]],
         model_name: str,
         saying: Callable[..., Any],
     ) -> None:
@@ -269,7 +269,7 @@ class TestTurns:
 
     def test_episode_that_outgrows_the_context_ends(
         self,
-        two_turns: tuple[Judge, list[Trajectory]],
+        two_turns: tuple[AnswerVerifier, list[Trajectory]],
         model_name: str,
         saying: Callable[..., Any],
     ) -> None:
@@ -282,7 +282,7 @@ class TestTurns:
 
     def test_episode_that_raises_is_no_reward(
         self,
-        two_turns: tuple[Judge, list[Trajectory]],
+        two_turns: tuple[AnswerVerifier, list[Trajectory]],
         model_name: str,
         saying: Callable[..., Any],
     ) -> None:

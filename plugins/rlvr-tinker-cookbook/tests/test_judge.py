@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from rlvr import ConfigError, Reward, Trajectory
-from rlvr_tinker_cookbook.judge import Judge, Wanted
+from rlvr_tinker_cookbook.judge import AnswerVerifier, Wanted
 
 SCRIPT = """
 import asyncio, sys, time
 from contextlib import asynccontextmanager
 from pathlib import Path
 from rlvr import open_verifying
-from rlvr_tinker_cookbook.judge import Judge
+from rlvr_tinker_cookbook.judge import AnswerVerifier
 
 @asynccontextmanager
 async def opening():
@@ -30,7 +30,7 @@ async def opening():
             Path(sys.argv[1]).write_text("closed")
 
 async def main():
-    judge = Judge(opening)
+    judge = AnswerVerifier(opening)
     print("open", flush=True)
     await asyncio.sleep(float(sys.argv[2]))
 
@@ -71,7 +71,7 @@ class TestClosing:
 
     def test_closing_twice_is_closing(self) -> None:
         """A second call finds nothing to do."""
-        judge = Judge(Wanted(plugin="toy").open)
+        judge = AnswerVerifier(Wanted(plugin="toy").open)
         judge.close()
         judge.close()
 
@@ -79,7 +79,7 @@ class TestClosing:
 class TestLoops:
     def test_serves_loops_that_come_and_go(self) -> None:
         """Rollouts of several event loops ask one judge, as the cookbook's executors do."""
-        judge = Judge(Wanted(plugin="toy").open)
+        judge = AnswerVerifier(Wanted(plugin="toy").open)
         problem = next(iter(judge.verifying.task.problems("train")))
         for _ in range(2):
             outcome = asyncio.run(judge.verify(problem, Trajectory.from_text(problem.id, "aaaa")))
@@ -90,4 +90,4 @@ class TestLoops:
     def test_what_cannot_be_opened_is_said_to_who_asked(self) -> None:
         """An error of the judge's thread is raised where the judge was wanted."""
         with pytest.raises(ConfigError, match="was given to the toy task"):
-            Judge(Wanted(plugin="toy", dataset=__file__).open)
+            AnswerVerifier(Wanted(plugin="toy", dataset=__file__).open)

@@ -19,7 +19,7 @@ from rlvr import (
     FastTokenizer,
     FloatArray,
     Loss,
-    Question,
+    TeacherRequest,
     TopK,
     all_of,
     extent,
@@ -180,7 +180,7 @@ class TinkerBackend(Backend):
         found = iter(await self._trainer.steadily(ask, "logprobs were being computed"))
         return [next(found) if extent(d) else np.zeros(len(d.tokens), np.float32) for d in data]
 
-    async def likeliest(self, questions: Sequence[Question]) -> list[TopK]:
+    async def likeliest(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """
         The reference's likeliest tokens at the positions of each question.
 

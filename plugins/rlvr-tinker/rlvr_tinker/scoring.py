@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlvr import BackendError, Datum, FloatArray, Question, TopK, all_of, extent
+from rlvr import BackendError, Datum, FloatArray, TeacherRequest, TopK, all_of, extent
 
 Wait = Callable[[Any, str], Awaitable[Any]]
 """Awaits a request of the SDK, with a deadline and rlvr's errors."""
@@ -105,7 +105,7 @@ async def _single_tokens(
     return np.asarray(found.target_prompt_logprobs.to_numpy()[-1], np.float32)
 
 
-async def likeliest(client: Any, question: Question, vocab_size: int, wait: Wait) -> TopK:
+async def likeliest(client: Any, question: TeacherRequest, vocab_size: int, wait: Wait) -> TopK:
     """
     The k likeliest tokens at the asked positions, in descending order, and what stands there.
 

@@ -11,9 +11,9 @@ from rlvr import (
     BuildContext,
     Datum,
     FloatArray,
-    Question,
     Teacher,
     TeacherCapabilities,
+    TeacherRequest,
     Tokenizer,
     TopK,
     extent,
@@ -75,7 +75,7 @@ class TinkerTeacher(Teacher):
                 )
         return await self._backend.logprobs(data, "reference")
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """
         The likeliest tokens at the positions of each question, in descending order.
 
@@ -91,7 +91,7 @@ class TinkerTeacher(Teacher):
                 )
         return await self._backend.likeliest(questions)
 
-    def _fault(self, question: Question, size: int) -> str:
+    def _fault(self, question: TeacherRequest, size: int) -> str:
         ids, length = question.ids, len(question.ids)
         if question.temperature not in TEMPERATURES:
             return f"temperature {question.temperature:g}; the service scores at 1 only"

@@ -39,7 +39,7 @@ from rlvr_torch.training.activation_checkpointing import checkpoint_where_meant
 from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
 from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
-from rlvr_torch.training.microbatches import Pieces, check_data
+from rlvr_torch.training.microbatches import MicroBatches, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.router_loss import RouterLoss
@@ -225,8 +225,8 @@ class TorchBackend(Backend):
         check_data(data, self.net.vocab_size, self.net.positions, needs)
         self._engine.sleep()
 
-    def _pieces(self, is_cancelled: Callable[[], bool]) -> Pieces:
-        return Pieces(
+    def _pieces(self, is_cancelled: Callable[[], bool]) -> MicroBatches:
+        return MicroBatches(
             budget=self._budget,
             threads=self._threads,
             is_cancelled=is_cancelled,

@@ -17,10 +17,10 @@ from rlvr import (
     BuildContext,
     Datum,
     FloatArray,
-    Question,
-    States,
+    HiddenStates,
     Teacher,
     TeacherCapabilities,
+    TeacherRequest,
     TopK,
     fingerprint,
 )
@@ -31,7 +31,7 @@ from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
 from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
-from rlvr_torch.training.microbatches import Pieces, check_data
+from rlvr_torch.training.microbatches import MicroBatches, check_data
 from rlvr_torch.training.output_head import Head
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
@@ -113,24 +113,24 @@ class TorchTeacher(Teacher):
 
         return await self._run(data, lambda pieces: pieces.numbers(data, score))
 
-    async def states(self, data: Sequence[Datum]) -> list[States]:
+    async def states(self, data: Sequence[Datum]) -> list[HiddenStates]:
         """
         The states (n, C) before the output head, float32, at the n supervised tokens.
 
         As `logprobs`.
         """
 
-        def work(batch: list[int]) -> list[States]:
+        def work(batch: list[int]) -> list[HiddenStates]:
             part = [data[i] for i in batch]
             hidden = trunk(self._net, part, self._dtype, self._attention).float().cpu()
             counts = [int(datum.mask.sum()) for datum in part]
-            return [States(states=rows.numpy()) for rows in hidden.split(counts)]  # (n, C)
+            return [HiddenStates(states=rows.numpy()) for rows in hidden.split(counts)]  # (n, C)
 
         found = await self._run(data, lambda pieces: pieces.map(data, work))
-        nothing = States(states=np.zeros((0, self._net.head.shape[1]), np.float32))
+        nothing = HiddenStates(states=np.zeros((0, self._net.head.shape[1]), np.float32))
         return [found.get(i, nothing) for i in range(len(data))]
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """
         The likeliest tokens, in descending order; k beyond the vocabulary is the vocabulary.
 
@@ -156,14 +156,14 @@ class TorchTeacher(Teacher):
         found = await self._run(data, lambda pieces: pieces.map(data, work))
         return [found[i] for i in range(len(data))]
 
-    async def _run(self, data: Sequence[Datum], work: Callable[[Pieces], Found]) -> Found:
+    async def _run(self, data: Sequence[Datum], work: Callable[[MicroBatches], Found]) -> Found:
         try:
             check_data(data, self._net.vocab_size, self.context_length)
         except BackendError as error:
             raise BackendError(f"teacher {self.name}: {error}") from error
         return await self._worker.run(
             lambda is_cancelled: work(
-                Pieces(
+                MicroBatches(
                     budget=self._budget,
                     threads=self._threads,
                     is_cancelled=is_cancelled,

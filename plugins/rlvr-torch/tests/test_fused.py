@@ -16,7 +16,7 @@ from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss
 from rlvr_torch.training.loss_inputs import outputs_of
-from rlvr_torch.training.microbatches import Pieces
+from rlvr_torch.training.microbatches import MicroBatches
 from rlvr_torch.training.output_head import Critic, Head
 
 
@@ -185,7 +185,7 @@ def found(net, data, loss, chunk, critic=None, budget=10_000):
     learner = Learner(net=net, critic=critic, chunk=chunk)
     for value in learner.weights:
         value.grad = None
-    metrics = accumulate(data, loss, learner, Pieces(budget=budget, threads=BatchThreads()))
+    metrics = accumulate(data, loss, learner, MicroBatches(budget=budget, threads=BatchThreads()))
     return metrics, [value.grad for value in learner.weights]
 
 
@@ -260,7 +260,7 @@ def test_a_frozen_head_gets_no_gradient(data):
     net.out.requires_grad_(False)
     learner = Learner(net=net)
     assert len(learner.weights) == 3
-    accumulate(data, TokenLoss(), learner, Pieces(budget=1000, threads=BatchThreads()))
+    accumulate(data, TokenLoss(), learner, MicroBatches(budget=1000, threads=BatchThreads()))
     assert net.out.weight.grad is None
     assert net.inner.weight.grad.abs().max() > 0
 
@@ -295,7 +295,7 @@ def test_bfloat16_states_give_nearly_the_same_gradient(make_hf, data, loss):
     learner = Learner(net=net, dtype=torch.bfloat16, chunk=64)
     for value in learner.weights:
         value.grad = None
-    told = accumulate(data, loss(), learner, Pieces(budget=10_000, threads=BatchThreads()))
+    told = accumulate(data, loss(), learner, MicroBatches(budget=10_000, threads=BatchThreads()))
     mine = torch.cat([value.grad.flatten() for value in learner.weights])
     whole = torch.cat([grad.flatten() for grad in grads])
     assert told["loss"] == pytest.approx(wanted["loss"], rel=1e-2)
@@ -322,7 +322,7 @@ def test_appraising_gives_the_same_numbers_and_no_gradient(model, data, loss):
             return super().__call__(data, logprobs, outputs)
 
     told = eval_loss(
-        data, Look(), Learner(net=model, chunk=16), Pieces(budget=30, threads=BatchThreads())
+        data, Look(), Learner(net=model, chunk=16), MicroBatches(budget=30, threads=BatchThreads())
     )
     assert told == pytest.approx(wanted, rel=1e-6)
     assert seen

@@ -17,7 +17,7 @@ from rlvr import (
     Datum,
     ImageProcessor,
     Message,
-    Question,
+    TeacherRequest,
     types,
 )
 from rlvr.testing.backend import LikelihoodLoss
@@ -480,7 +480,7 @@ def test_a_teacher_sees(make_vision, image_processor):
     other = attrs.evolve(datum, pictures=[BLUE])
     start = int(np.flatnonzero(datum.mask)[0])
     size = teacher.tokenizer.vocab_size
-    question = Question(ids=datum.tokens, start=start, k=size, pictures=datum.pictures)
+    question = TeacherRequest(ids=datum.tokens, start=start, k=size, pictures=datum.pictures)
 
     async def ask():
         async with teacher:

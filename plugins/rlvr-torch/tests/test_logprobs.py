@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr_torch.models.gpt2 import GPT2
 from rlvr_torch.training.logprobs import sequence_logprobs
-from rlvr_torch.training.packing.prefix_packing import Extent
+from rlvr_torch.training.packing.prefix_packing import SupervisedSpan
 
 
 def naive(model, datum):
@@ -137,5 +137,7 @@ def test_one_token_answers(model, make_datum):
 def test_extent(make_datum):
     """From the first to the last supervised token; what follows is never computed."""
     mask = np.array([0, 1, 0, 1, 0, 0], dtype=bool)
-    assert Extent.of(make_datum(1, 6, mask=mask)) == Extent(prompt=1, end=4)
-    assert Extent.of(make_datum(1, 6, mask=np.zeros(6, bool))) == Extent(prompt=0, end=0)
+    assert SupervisedSpan.of(make_datum(1, 6, mask=mask)) == SupervisedSpan(prompt=1, end=4)
+    assert SupervisedSpan.of(make_datum(1, 6, mask=np.zeros(6, bool))) == SupervisedSpan(
+        prompt=0, end=0
+    )

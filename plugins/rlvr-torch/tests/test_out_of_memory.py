@@ -22,7 +22,7 @@ from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.runtime.device import settled
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
 from rlvr_torch.training.logprobs import sequence_logprobs
-from rlvr_torch.training.microbatches import Pieces, microbatches, row_tokens
+from rlvr_torch.training.microbatches import MicroBatches, microbatches, row_tokens
 from rlvr_torch.training.packing.prefix_packing import BlockAttention
 
 COUNT, LENGTH = 12, 10
@@ -99,7 +99,7 @@ def gradient(net: GPT2, data: list[Datum], budget: int, attention: Any = None) -
     """All gradients as one vector, the metrics, and the budgets that were learnt."""
     learnt: list[int] = []
     net.zero_grad(set_to_none=True)
-    pieces = Pieces(budget=budget, threads=BatchThreads(), shrink=learnt.append)
+    pieces = MicroBatches(budget=budget, threads=BatchThreads(), shrink=learnt.append)
     metrics = accumulate(data, ReinforceLoss(), Learner(net=net, attention=attention), pieces)
     grads = [v.grad.flatten() for v in net.parameters() if v.grad is not None]
     return torch.cat(grads), metrics, learnt
@@ -173,7 +173,9 @@ def test_gradients_are_added_up_in_place(net: GPT2, data: list[Datum]) -> None:
     for weight in net.parameters():
         weight.register_hook(lambda grad: incoming.append(ref(grad)))
         weight.register_post_accumulate_grad_hook(count)
-    accumulate(data, ReinforceLoss(), Learner(net=net), Pieces(budget=30, threads=BatchThreads()))
+    accumulate(
+        data, ReinforceLoss(), Learner(net=net), MicroBatches(budget=30, threads=BatchThreads())
+    )
 
     assert len(beside) > 2 * len(list(net.parameters()))
     assert max(beside) <= 4
@@ -187,7 +189,7 @@ def test_naming_the_problems_needs_no_second_set_of_gradients(net: GPT2, data: l
         held.append(any(weight.grad is not None for weight in net.parameters()))
         return BlockAttention(net, row, device)
 
-    pieces = Pieces(budget=30, threads=BatchThreads())
+    pieces = MicroBatches(budget=30, threads=BatchThreads())
     accumulate(data, ReinforceLoss(), Learner(net=net), pieces)
     assert explain_gradient(data, ReinforceLoss(), Learner(net=net, attention=attention))
     assert held == [False] * len(data)
@@ -225,7 +227,7 @@ def test_gradients_of_an_earlier_failure_are_not_added(net: GPT2, data: list[Dat
     """A step that a single datum ended, half way through its backward pass, leaves nothing."""
     wanted, _, _ = gradient(net, data, LENGTH)
     device = EndsLate(5)
-    pieces = Pieces(budget=LENGTH, threads=BatchThreads())
+    pieces = MicroBatches(budget=LENGTH, threads=BatchThreads())
     with pytest.raises(torch.OutOfMemoryError):
         accumulate(data, ReinforceLoss(), Learner(net=net, attention=device), pieces)
     accumulate(data, ReinforceLoss(), Learner(net=net), pieces)
@@ -241,7 +243,7 @@ def test_one_datum_that_does_not_fit_ends_the_step(net: GPT2, data: list[Datum])
 
 def test_logprobs_and_evaluations_are_halved_too(net: GPT2, data: list[Datum]) -> None:
     """Every datum's numbers come out in order."""
-    pieces = Pieces(budget=10_000, threads=BatchThreads())
+    pieces = MicroBatches(budget=10_000, threads=BatchThreads())
     whole = pieces.numbers(data, lambda some: sequence_logprobs(net, some))
     small = SmallDevice(30)
     parts = pieces.numbers(data, lambda some: sequence_logprobs(net, some, attention=small))

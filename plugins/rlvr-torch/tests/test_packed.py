@@ -9,7 +9,7 @@ import torch
 from rlvr_torch.models.gpt2 import GPT2
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.hf.net import HFNet
-from rlvr_torch.training.packing.prefix_packing import Extent, supervised_hidden
+from rlvr_torch.training.packing.prefix_packing import SupervisedSpan, supervised_hidden
 
 FAMILIES = (
     "own",
@@ -158,5 +158,7 @@ def test_a_window_counts_the_token_itself(make_hf, make_datum):
 def test_extent_of_a_datum(make_datum):
     """From the first supervised token to the last; empty where there is none."""
     mask = np.array([0, 1, 0, 1, 0, 0], bool)
-    assert Extent.of(make_datum(1, 6, mask=mask)) == Extent(prompt=1, end=4)
-    assert Extent.of(make_datum(1, 6, mask=np.zeros(6, bool))) == Extent(prompt=0, end=0)
+    assert SupervisedSpan.of(make_datum(1, 6, mask=mask)) == SupervisedSpan(prompt=1, end=4)
+    assert SupervisedSpan.of(make_datum(1, 6, mask=np.zeros(6, bool))) == SupervisedSpan(
+        prompt=0, end=0
+    )

@@ -13,7 +13,16 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr import BackendError, BuildContext, ConfigError, Datum, FloatArray, Question, Teacher, TopK
+from rlvr import (
+    BackendError,
+    BuildContext,
+    ConfigError,
+    Datum,
+    FloatArray,
+    Teacher,
+    TeacherRequest,
+    TopK,
+)
 from rlvr.testing import TeacherContract, opened
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
@@ -85,7 +94,7 @@ def test_says_what_its_model_says(
         assert found[t] == pytest.approx(wanted.item(), abs=1e-5)
 
 
-def answers(teacher: TorchTeacher, questions: Sequence[Question]) -> list[TopK]:
+def answers(teacher: TorchTeacher, questions: Sequence[TeacherRequest]) -> list[TopK]:
     async def run() -> list[TopK]:
         async with opened(teacher) as part:
             return await part.score(questions)
@@ -108,7 +117,9 @@ def test_likeliest_tokens_are_those_of_the_logits(
     """
     save_net(model, tokenizer, tmp_path)
     asked = [
-        Question(ids=make_datum(1, length, seed=length).tokens, start=start, k=k, temperature=heat)
+        TeacherRequest(
+            ids=make_datum(1, length, seed=length).tokens, start=start, k=k, temperature=heat
+        )
         for length, start, k, heat in [(11, 3, 5, 0.7), (5, 4, 1, 1.0), (30, 1, 9, 2.0)]
     ]
 
@@ -132,7 +143,7 @@ def test_rows_that_pad_a_vocabulary_are_nobodys(make_hf: Callable[[str], Path]) 
     size, rows = teacher.tokenizer.vocab_size, teacher._net.vocab_size
     assert size < rows
 
-    (answer,) = answers(teacher, [Question(ids=[1, 2, 3], start=1, k=10 * rows)])
+    (answer,) = answers(teacher, [TeacherRequest(ids=[1, 2, 3], start=1, k=10 * rows)])
 
     assert answer.ids.shape == (2, size)
     assert answer.ids.max() < size
@@ -143,7 +154,7 @@ def test_rows_that_pad_a_vocabulary_are_nobodys(make_hf: Callable[[str], Path]) 
 def test_a_token_that_cannot_come_is_left_out() -> None:
     """A logit of minus infinity is no likely token: its place says that nothing is there."""
     head = Head(weights=torch.zeros(4, 2), bias=torch.tensor([0.0, 1.0, -torch.inf, 2.0]))
-    question = Question(ids=[0, 3], start=1, k=4)
+    question = TeacherRequest(ids=[0, 3], start=1, k=4)
 
     (answer,) = top_k(head, torch.ones(1, 2), [question], vocab_size=4, chunk=8)
 
@@ -160,7 +171,7 @@ def test_thousands_of_positions_make_no_logits_of_all(
     save_net(model, tokenizer, tmp_path)
     teacher = teacher_of(f"gpt2:{tmp_path}", logprob_chunk=16)
     ids = np.arange(96) % 90
-    questions = [Question(ids=ids + i, start=1, k=2) for i in range(8)]
+    questions = [TeacherRequest(ids=ids + i, start=1, k=2) for i in range(8)]
     whole = 8 * 95 * teacher._net.vocab_size
 
     def watched(name: str) -> TorchDispatchMode:
@@ -186,7 +197,7 @@ def test_bad_questions_are_refused(make_datum: Callable[..., Datum]) -> None:
     """Nothing before the first position, nothing after the last, nobody likely."""
     for start, k in ((0, 3), (5, 3), (2, 0)):
         with pytest.raises(BackendError, match="nothing is asked for"):
-            answers(teacher_of(SMALL), [Question(ids=[1, 2, 3, 4, 5], start=start, k=k)])
+            answers(teacher_of(SMALL), [TeacherRequest(ids=[1, 2, 3, 4, 5], start=start, k=k)])
 
 
 def test_the_head_is_the_models_own(make_hf: Callable[[str], Path]) -> None:

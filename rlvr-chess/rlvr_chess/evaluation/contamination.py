@@ -19,7 +19,7 @@ from pathlib import Path
 import chess
 from attrs import frozen
 
-from rlvr import Figure, Problem
+from rlvr import Metric, Problem
 from rlvr_chess.evaluation.bench import Found
 from rlvr_chess.evaluation.environment import by_category, headline
 from rlvr_chess.evaluation.statistics import left_out, mean, rate
@@ -84,7 +84,7 @@ def seen_positions(fens: Iterable[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def figures(problems: Iterable[Problem], seen: Container[str], note: str) -> list[Figure]:
+def figures(problems: Iterable[Problem], seen: Container[str], note: str) -> list[Metric]:
     """The share of positions seen, of all problems and of each kind."""
     by_kind: dict[str, dict[str, bool]] = {}
     for problem in problems:
@@ -99,7 +99,7 @@ def figures(problems: Iterable[Problem], seen: Container[str], note: str) -> lis
     return found
 
 
-def unseen_figures(problems: Sequence[Problem], found: Found, seen: Container[str]) -> list[Figure]:
+def unseen_figures(problems: Sequence[Problem], found: Found, seen: Container[str]) -> list[Metric]:
     """Best moves, regret, exact states, puzzles and suites of unseen positions."""
     kept = {problem.id for problem in problems if four_fields(problem.payload.fen) not in seen}
     if len(kept) == len(problems):

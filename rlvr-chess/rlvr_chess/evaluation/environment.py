@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 import chess
 from attrs import evolve, frozen
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr_chess.evaluation.statistics import macro, rate
 from rlvr_chess.fen import placement_of, squares_of
 from rlvr_chess.questions.transition import ILLEGAL, LEGAL, UCI, State
@@ -49,7 +49,7 @@ class Foretold:
         return self.answer == self.truth
 
 
-def figures(answers: Sequence[Foretold]) -> list[Figure]:
+def figures(answers: Sequence[Foretold]) -> list[Metric]:
     """The headline and its floor first, then all answers together, fields and categories."""
     named = by_category(answers, [one.is_exact for one in answers])
     return [
@@ -70,7 +70,7 @@ def by_category(answers: Sequence[Foretold], hits: Sequence[bool]) -> dict[str, 
     return {name: found[name] for name in sorted(found) if name}
 
 
-def headline(name: str, categories: Mapping[str, Sequence[bool]]) -> Figure:
+def headline(name: str, categories: Mapping[str, Sequence[bool]]) -> Metric:
     """The mean of the categories' exact shares, over those with `LEAST` rows or more."""
     kept = {kind: hits for kind, hits in categories.items() if len(hits) >= LEAST}
     small = [kind for kind in categories if kind not in kept]
@@ -80,7 +80,7 @@ def headline(name: str, categories: Mapping[str, Sequence[bool]]) -> Figure:
     return macro(name, kept, note if kept else f"no category has {LEAST} rows")
 
 
-def _floors(answers: Sequence[Foretold]) -> list[Figure]:
+def _floors(answers: Sequence[Foretold]) -> list[Metric]:
     """The same two figures for a player without rules, where it was asked."""
     if not all(one.floor for one in answers):
         return []
@@ -92,7 +92,7 @@ def _floors(answers: Sequence[Foretold]) -> list[Figure]:
     ]
 
 
-def _field_figures(answers: Sequence[Foretold]) -> list[Figure]:
+def _field_figures(answers: Sequence[Foretold]) -> list[Metric]:
     """Each field of the FEN by itself; each part of the outcome balanced over its true values."""
     found = []
     true = [(*one.truth.fen.split(), *one.truth.outcome) for one in answers]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from attrs import evolve, field, frozen
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr_chess.evaluation.statistics import kendall_tau, mean, rate
 from rlvr_chess.questions.categories import colour_of
 from rlvr_chess.questions.grammar import PolicyAnswer, eval_win_probability
@@ -120,7 +120,7 @@ class Judged:
         return kendall_tau([wp for wp, _, _ in said], [true for _, true, _ in said]) or 0.0
 
 
-def greedy_figures(judged: Sequence[Judged]) -> list[Figure]:
+def greedy_figures(judged: Sequence[Judged]) -> list[Metric]:
     """Every figure of greedy answers."""
     return [
         rate("policy/format", [one.answer is not None for one in judged]),
@@ -135,7 +135,7 @@ def greedy_figures(judged: Sequence[Judged]) -> list[Figure]:
     ]
 
 
-def sampled_figures(judged: Sequence[Judged]) -> list[Figure]:
+def sampled_figures(judged: Sequence[Judged]) -> list[Metric]:
     """The figures of answers sampled at temperature 1."""
     return [
         rate("policy/sampled/format", [one.answer is not None for one in judged], "temperature 1"),
@@ -144,7 +144,7 @@ def sampled_figures(judged: Sequence[Judged]) -> list[Figure]:
     ]
 
 
-def _by_kind(name: str, judged: Sequence[Judged], is_hit: Callable[[Judged], bool]) -> list[Figure]:
+def _by_kind(name: str, judged: Sequence[Judged], is_hit: Callable[[Judged], bool]) -> list[Metric]:
     """All together, by colour, by phase."""
     figures = [rate(name, [is_hit(one) for one in judged])]
     kinds = [(colour_of(one.values.fen), one) for one in judged]
@@ -154,7 +154,7 @@ def _by_kind(name: str, judged: Sequence[Judged], is_hit: Callable[[Judged], boo
     return figures
 
 
-def _evaluation_figures(judged: Sequence[Judged]) -> list[Figure]:
+def _evaluation_figures(judged: Sequence[Judged]) -> list[Metric]:
     """Errors of the candidates' evaluations, beside those of saying 0.00 of the best moves."""
     said = [one.said for one in judged]
     errors = [sum(_error(wp, true) for wp, true, _ in line) / len(line) for line in said]
@@ -173,7 +173,7 @@ def _error(said: float, true: float) -> float:
     return max(true, 1 - true) if math.isnan(said) else abs(said - true)
 
 
-def _floors(judged: Sequence[Judged]) -> list[Figure]:
+def _floors(judged: Sequence[Judged]) -> list[Metric]:
     """Expected results of a player of random legal moves on the same positions."""
     regrets = [[one.values.best - wp for wp in one.values.table.values()] for one in judged]
     note = "expected of random legal moves, the same positions"

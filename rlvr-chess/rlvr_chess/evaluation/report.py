@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from attrs import frozen
 
-from rlvr import ConfigError, Figure
+from rlvr import ConfigError, Metric
 from rlvr_chess.evaluation.bench import Bench
 from rlvr_chess.evaluation.environment import Foretold
 from rlvr_chess.play.board import BAD, GOOD, board_svg, game_pgn
@@ -36,7 +36,7 @@ class Mistake:
     caption: str
 
 
-def write_report(folder: Path, bench: Bench, figures: Sequence[Figure]) -> None:
+def write_report(folder: Path, bench: Bench, figures: Sequence[Metric]) -> None:
     """
     Write the report; files of an earlier one are overwritten.
 
@@ -73,7 +73,7 @@ def _drawn(mistakes: Iterable[Mistake]) -> tuple[dict[str, str], list[str]]:
     return boards, shown
 
 
-def _page(bench: Bench, figures: Sequence[Figure], shown: Iterable[str]) -> str:
+def _page(bench: Bench, figures: Sequence[Metric], shown: Iterable[str]) -> str:
     lines = [
         "# Chess evaluation",
         "",
@@ -94,7 +94,7 @@ def _page(bench: Bench, figures: Sequence[Figure], shown: Iterable[str]) -> str:
     return "\n".join([*lines, "## Games", "", *games, ""])
 
 
-def _row(figure: Figure) -> str:
+def _row(figure: Metric) -> str:
     if math.isnan(figure.value):
         return f"| {figure.name} | - | - | 0 | left out: {figure.note} |"
     is_bounded = not math.isnan(figure.low) and not math.isnan(figure.high)

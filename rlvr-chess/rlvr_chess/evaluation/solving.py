@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import chess
 from attrs import define, frozen
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr_chess.asking import Player
 from rlvr_chess.evaluation.statistics import mean, rate
 from rlvr_chess.questions.records import Solution
@@ -82,7 +82,7 @@ async def attempts(player: Player, puzzles: Sequence[Solution]) -> list[Attempt]
     return tried
 
 
-def puzzle_figures(tried: Sequence[Attempt]) -> list[Figure]:
+def puzzle_figures(tried: Sequence[Attempt]) -> list[Metric]:
     """Whole lines and first moves: all together, then by rating."""
     found = []
     for name, hits in (
@@ -109,7 +109,7 @@ class Tried:
         return 0.0 if self.move is None else points(self.position, self.move)
 
 
-def suite_figures(tried: Sequence[Tried]) -> list[Figure]:
+def suite_figures(tried: Sequence[Tried]) -> list[Metric]:
     """Of each suite the share solved; where moves have points between, their mean."""
     names = {one.position.suite for one in tried}
     found = []

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rlvr import Figure
+from rlvr import Metric
 
 Z = 1.959963984540054
 """Two-sided 95 % of the normal distribution."""
@@ -41,21 +41,21 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     return low, 1.0 if hits == n else centre + half
 
 
-def left_out(name: str, why: str) -> Figure:
+def left_out(name: str, why: str) -> Metric:
     """A number that could not be measured: no value, n = 0, and the reason."""
-    return Figure(name=name, value=NOTHING, low=NOTHING, high=NOTHING, n=0, note=why)
+    return Metric(name=name, value=NOTHING, low=NOTHING, high=NOTHING, n=0, note=why)
 
 
-def rate(name: str, hits: Sequence[bool], note: str = "") -> Figure:
+def rate(name: str, hits: Sequence[bool], note: str = "") -> Metric:
     """A share of yes among independent cases, with Wilson's interval."""
     if not hits:
         return left_out(name, note or "nothing to measure it on")
     count = sum(hits)
     low, high = wilson(count, len(hits))
-    return Figure(name=name, value=count / len(hits), low=low, high=high, n=len(hits), note=note)
+    return Metric(name=name, value=count / len(hits), low=low, high=high, n=len(hits), note=note)
 
 
-def mean(name: str, values: Sequence[float], note: str = "") -> Figure:
+def mean(name: str, values: Sequence[float], note: str = "") -> Metric:
     """
     A mean over positions (or games), which are what the bootstrap draws again.
 
@@ -64,7 +64,7 @@ def mean(name: str, values: Sequence[float], note: str = "") -> Figure:
     return ratio(name, [(value, 1.0) for value in values], note)
 
 
-def ratio(name: str, parts: Sequence[tuple[float, float]], note: str = "") -> Figure:
+def ratio(name: str, parts: Sequence[tuple[float, float]], note: str = "") -> Metric:
     """
     Sum over sum, such as wrong signs over moves, where a position has several of them.
 
@@ -79,10 +79,10 @@ def ratio(name: str, parts: Sequence[tuple[float, float]], note: str = "") -> Fi
         above, below = _redrawn_means(pairs).T  # (DRAWS,)
         low, high = _middle(above[below > 0] / below[below > 0])
     value = float(pairs[:, 0].sum() / pairs[:, 1].sum())
-    return Figure(name=name, value=value, low=low, high=high, n=len(pairs), note=note)
+    return Metric(name=name, value=value, low=low, high=high, n=len(pairs), note=note)
 
 
-def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> Figure:
+def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> Metric:
     """
     Mean of the classes' means, each class counting the same: no class drowns in a larger one.
 
@@ -106,7 +106,7 @@ def macro(name: str, classes: Mapping[str, Sequence[float]], note: str = "") -> 
         salted = [_redrawn_means(v, salt=i) for i, v in enumerate(kept.values())]
         low, high = _middle(np.mean(salted, axis=0))
     n = sum(len(v) for v in kept.values())
-    return Figure(name=name, value=value, low=low, high=high, n=n, note=note)
+    return Metric(name=name, value=value, low=low, high=high, n=n, note=note)
 
 
 def survival(times: Sequence[int], happened: Sequence[bool]) -> list[tuple[int, float]]:
@@ -132,7 +132,7 @@ def median_survival(times: Sequence[int], happened: Sequence[bool]) -> float:
 
 def survival_figure(
     name: str, times: Sequence[int], happened: Sequence[bool], note: str = ""
-) -> Figure:
+) -> Metric:
     """
     The median of `survival`, its interval by drawing cases again.
 
@@ -156,7 +156,7 @@ def survival_figure(
         low = high = NOTHING
     if math.isinf(high):
         high, note = float(max(times)), "; ".join(filter(None, [note, "upper end is open"]))
-    return Figure(name=name, value=value, low=low, high=high, n=len(times), note=note)
+    return Metric(name=name, value=value, low=low, high=high, n=len(times), note=note)
 
 
 def kendall_tau(one: Sequence[float], other: Sequence[float]) -> float | None:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from attrs import evolve
 
-from rlvr import ConfigError, Figure, Policy, PrerequisiteError, Problem
+from rlvr import ConfigError, Metric, Policy, PrerequisiteError, Problem
 from rlvr_chess.asking import answer_text, seed_of
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
@@ -53,7 +53,7 @@ class ChessProblems(Protocol):
 
 async def measure(
     task: ChessProblems, policy: Policy, *, split: str, seed: int
-) -> AsyncIterator[Figure]:
+) -> AsyncIterator[Metric]:
     """
     Every figure of section "Numbers" of docs/chess/evaluation.md, as soon as it is there.
 
@@ -80,7 +80,7 @@ async def measure(
         write_report(Path(config.report), bench, figures)
 
 
-async def _policy(bench: Bench) -> list[Figure]:
+async def _policy(bench: Bench) -> list[Metric]:
     """Best move, regret and what is said about moves; greedy, then at temperature 1."""
     values, missing = await _values(bench)
     if not values:
@@ -117,7 +117,7 @@ async def _values(bench: Bench) -> tuple[dict[str, ActionValues], str]:
     return {p.id: found[p.id] for p in bench.questions.policy}, ""
 
 
-async def _environment(bench: Bench) -> list[Figure]:
+async def _environment(bench: Bench) -> list[Metric]:
     """Figures of the environment task: the board after a move."""
     problems = bench.questions.environment
     if not problems:
@@ -135,7 +135,7 @@ async def _environment(bench: Bench) -> list[Figure]:
     return environment.figures(list(bench.found.environment.values()))
 
 
-async def _puzzles(bench: Bench) -> list[Figure]:
+async def _puzzles(bench: Bench) -> list[Metric]:
     """Tactics by rating."""
     problems = bench.questions.puzzles
     if not problems:
@@ -145,7 +145,7 @@ async def _puzzles(bench: Bench) -> list[Figure]:
     return solving.puzzle_figures(tried)
 
 
-async def _suites(bench: Bench) -> list[Figure]:
+async def _suites(bench: Bench) -> list[Metric]:
     """Test suites."""
     problems = bench.questions.suites
     if not problems:
@@ -156,7 +156,7 @@ async def _suites(bench: Bench) -> list[Figure]:
     return solving.suite_figures(list(bench.found.suites.values()))
 
 
-async def _rollout(bench: Bench) -> list[Figure]:
+async def _rollout(bench: Bench) -> list[Metric]:
     """Number of plies of a real game that the policy foretells exactly."""
     most = min(WALKS, bench.config.eval_limit or WALKS)
     games = [(g.start_fen, g.moves) for g in bench.material.games if _is_of(g, bench.split)]
@@ -181,7 +181,7 @@ async def _rollout(bench: Bench) -> list[Figure]:
     return rollout.figures(exact, note)
 
 
-async def _legality(bench: Bench) -> list[Figure]:
+async def _legality(bench: Bench) -> list[Metric]:
     """Self-play up to the first illegal move."""
     count = min(ladder.LEGALITY_GAMES, bench.config.eval_games)
     if not count:
@@ -191,7 +191,7 @@ async def _legality(bench: Bench) -> list[Figure]:
     return ladder.legality_figures(games)
 
 
-async def _elo(bench: Bench) -> list[Figure]:
+async def _elo(bench: Bench) -> list[Metric]:
     """Matches against the ladder, with both rules for illegal moves."""
     if bench.config.eval_games < 2:
         few = "; an opening takes two games" if bench.config.eval_games else ""
@@ -220,7 +220,7 @@ async def _elo(bench: Bench) -> list[Figure]:
     return figures
 
 
-def _contamination(task: ChessProblems, bench: Bench) -> list[Figure]:
+def _contamination(task: ChessProblems, bench: Bench) -> list[Metric]:
     """The share of positions that were trained on, and the results on the others."""
     if not bench.questions.every:
         return []

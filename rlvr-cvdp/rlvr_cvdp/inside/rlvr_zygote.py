@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 
 from rlvr_launch import Launch, Requests, build_and_end, design_of, is_running, read_list
 from rlvr_record import REPORT_FD, pair
-from rlvr_tidy import Places, writable_places
+from rlvr_tidy import FolderSnapshot, writable_places
 from rlvr_warm import (
     PLACEHOLDER,
     allow_a_look,
@@ -69,7 +69,7 @@ class _Zygote:
         self.launches: dict[int, Launch] = {}
         self.requests = Requests()
         with open("/proc/self/mountinfo") as file:
-            self.places = Places(writable_places(file.read(), leave=_OUTSIDE))
+            self.places = FolderSnapshot(writable_places(file.read(), leave=_OUTSIDE))
         self.base = base_path()
         self.environment = dict(os.environ)
         self.settings = settings()

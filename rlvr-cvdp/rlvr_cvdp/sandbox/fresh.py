@@ -11,7 +11,7 @@ from pathlib import Path
 from rlvr import VerifierError
 from rlvr_cvdp.sandbox.processes.collector import Collector
 from rlvr_cvdp.sandbox.processes.process import LocalProcess, drain, kill_group
-from rlvr_cvdp.sandbox.processes.watch import Watch
+from rlvr_cvdp.sandbox.processes.watch import LimitMonitor
 from rlvr_cvdp.sandbox.recorder import PLACE, Recorder
 from rlvr_cvdp.sandbox.records import CPU_SLACK_S, DESCRIPTORS, MEGABYTE, Finished, Limits
 
@@ -50,7 +50,7 @@ class FreshSlot:
             except OSError as error:
                 raise VerifierError(f"the sandbox could not be started: {error}") from None
             sandbox = LocalProcess(process)
-            watch = Watch(self.folder, limits, sandbox)
+            watch = LimitMonitor(self.folder, limits, sandbox)
             reading = asyncio.create_task(_read(collector, process))
             try:
                 stopped = await watch.wait(reading)

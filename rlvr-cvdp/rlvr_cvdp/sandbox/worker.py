@@ -22,7 +22,7 @@ from rlvr_cvdp.sandbox.folders.root import (
 )
 from rlvr_cvdp.sandbox.processes.collector import Collector
 from rlvr_cvdp.sandbox.processes.process import SandboxProcess
-from rlvr_cvdp.sandbox.processes.watch import Watch
+from rlvr_cvdp.sandbox.processes.watch import LimitMonitor
 from rlvr_cvdp.sandbox.recorder import Recorder, listen
 from rlvr_cvdp.sandbox.records import CPU_SLACK_S, DESCRIPTORS, MEGABYTE, Finished, Limits
 from rlvr_cvdp.toolchain.cocotb_stacks import Stack
@@ -104,7 +104,7 @@ class Worker:
         self.is_usable = False  # until the command has ended in good order
         self._commands += 1
         record = await self._recorder.begin()
-        watch = Watch(self.folder, limits, self._process)
+        watch = LimitMonitor(self.folder, limits, self._process)
         message = {
             "do": "run",
             "argv": list(argv),

@@ -102,7 +102,7 @@ async def judge_counted(
         VerifierError: The harness could not be run.
     """
     begun = time.monotonic()
-    judge = _Judge(problem, settings)
+    judge = _NetlistVerifier(problem, settings)
     for service in scored:
         why = await judge.why_silent_fails(service, files)
         if why:
@@ -134,7 +134,7 @@ async def passes_as_netlist(
     """
     if "yosys" not in settings.sandbox.toolchain.tools or not problem.reference:
         return None
-    judge = _Judge(problem, settings)
+    judge = _NetlistVerifier(problem, settings)
     if not judge.tests or not await judge.passes(problem.reference, Plan()):
         return None
     return (await judge.run(files, Plan())).passes
@@ -151,7 +151,7 @@ def _simpler(plan: Plan) -> Plan:
     return evolve(plan, script=reads) if reads != plan.script else Plan()
 
 
-class _Judge:
+class _NetlistVerifier:
     """One problem's netlists under its tests, and against its given design."""
 
     def __init__(self, problem: CvdpProblem, settings: RunSettings) -> None:
@@ -215,7 +215,7 @@ class _Judge:
         if twin is None:
             return False
         stack = self._settings.sandbox.toolchain.stack_for(twin)
-        judge = _Judge(twin, evolve(self._settings, stack=stack))
+        judge = _NetlistVerifier(twin, evolve(self._settings, stack=stack))
         return await judge.passes(given, plan) and not (await judge.run(files, plan)).passes
 
     async def run(self, files: Mapping[str, str], plan: Plan | None) -> _Run:

@@ -13,11 +13,11 @@ from rlvr import (
     BackendError,
     ConfigError,
     Policy,
-    Question,
     Sampler,
     SamplingParams,
     Task,
     Teacher,
+    TeacherRequest,
     TopK,
     Trajectory,
     fingerprint,
@@ -131,7 +131,7 @@ async def _answers(
         return []
     places = [np.flatnonzero(trajectory.mask) for trajectory in trajectories]
     questions = [
-        Question(
+        TeacherRequest(
             ids=asked_of(t.tokens, t.mask),
             start=int(at[0]),
             k=head.k,

@@ -12,9 +12,9 @@ from rlvr import (
     BuildContext,
     Datum,
     FloatArray,
-    Question,
     Teacher,
     TeacherCapabilities,
+    TeacherRequest,
     TopK,
 )
 from rlvr_sad.teacher_cache.answers import (
@@ -64,7 +64,7 @@ class FileTeacher(Teacher):
     async def __aexit__(self, *_: object) -> None:
         self._answers.close()
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """
         The teacher's answers; NaN at positions that it was not asked for.
 
@@ -97,7 +97,7 @@ class FileTeacher(Teacher):
             found.append(values)
         return found
 
-    def _answer(self, question: Question) -> TopK:
+    def _answer(self, question: TeacherRequest) -> TopK:
         if question.k > self._head.k:
             raise self._refused(f"{self._head.k} tokens a position, {question.k} were asked for")
         rows = self._rows(question.ids, question.temperature)

@@ -12,7 +12,7 @@ from rlvr.errors import BackendError
 from rlvr.parts import Teacher, TeacherCapabilities, Tokenizer
 from rlvr.testing.fakes.tiny import TinyBackend, TinyHead
 from rlvr.tokenization.fingerprint import fingerprint
-from rlvr.types import Datum, FloatArray, Question, States, TopK
+from rlvr.types import Datum, FloatArray, HiddenStates, TeacherRequest, TopK
 
 
 class TinyTeacher(Teacher):
@@ -54,11 +54,11 @@ class TinyTeacher(Teacher):
         found = await self._backend.logprobs(data, "policy")
         return [np.where(d.mask, row, np.float32(0)) for d, row in zip(data, found, strict=True)]
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """The likeliest tokens, in no order."""
         return [self._answer(question) for question in questions]
 
-    def _answer(self, question: Question) -> TopK:
+    def _answer(self, question: TeacherRequest) -> TopK:
         size, able = self.tokenizer.vocab_size, self.capabilities
         if able.max_k and question.k > able.max_k:
             raise BackendError(f"k={question.k} was asked of teacher {self.name}: {able.max_k}")
@@ -87,6 +87,6 @@ class TinyRevealer(TinyTeacher):
         torch = importlib.import_module("torch")
         self.head = TinyHead(weights=torch.tensor(self._backend.table.T, dtype=torch.float32))
 
-    async def states(self, data: Sequence[Datum]) -> list[States]:
+    async def states(self, data: Sequence[Datum]) -> list[HiddenStates]:
         """The states (n, V) of each datum's supervised tokens."""
-        return [States(states=states) for states in self._backend.states(data)]
+        return [HiddenStates(states=states) for states in self._backend.states(data)]

@@ -14,13 +14,13 @@ import structlog
 from numpy.typing import NDArray
 
 from rlvr import (
-    Ask,
     BackendError,
     Datum,
+    DistributionRequest,
     FloatArray,
     Problem,
-    Question,
     Teacher,
+    TeacherRequest,
     Tokenizer,
     TopK,
 )
@@ -120,7 +120,9 @@ class AlignedTeacher(Teacher):
         """Numbers (T,) whose sums over aligned groups are the teacher's log-likelihoods."""
         return await self._logprobs(data, self._read(data))
 
-    async def answer(self, data: Sequence[Datum], name: str, ask: Ask | None) -> list[Datum]:
+    async def answer(
+        self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
+    ) -> list[Datum]:
         """
         The data with logprobs, or with distributions where `ask` says so, and `align/*`.
 
@@ -174,7 +176,9 @@ class AlignedTeacher(Teacher):
             for i, (datum, reading) in enumerate(zip(data, readings, strict=True))
         ]
 
-    async def _scores(self, readings: Sequence[TeacherSequence], ask: Ask) -> list[TopK]:
+    async def _scores(
+        self, readings: Sequence[TeacherSequence], ask: DistributionRequest
+    ) -> list[TopK]:
         if not self.capabilities.has_scores:
             raise BackendError(
                 f"teacher {self.name} was asked for distributions over the next token.",
@@ -187,7 +191,7 @@ class AlignedTeacher(Teacher):
         spans = [_span(reading) for reading in readings]
         answers = await self._inner.score(
             [
-                Question(ids=r.tokens[:end], start=start, k=k, temperature=ask.temperature)
+                TeacherRequest(ids=r.tokens[:end], start=start, k=k, temperature=ask.temperature)
                 for r, (start, end) in zip(readings, spans, strict=True)
             ]
         )

@@ -71,7 +71,7 @@ def _run(
         out = buffer[: at.stop - first]
         if is_direct and gradient is not None:
             out = gradient[at]
-        told = comparison.teacher.told(rows)
+        told = comparison.teacher.at(rows)
         values[rows] = comparison.compare(told, logits[rows], rows, out, work, seen, is_safe)
         if gradient is not None and not is_direct:
             gradient[rows] = out.to(gradient.dtype)

@@ -19,7 +19,7 @@ from rlvr_distill.distributions.comparison import Comparison
 from rlvr_distill.distributions.dense import DenseDivergence
 from rlvr_distill.distributions.fused import FusedDivergence
 from rlvr_distill.distributions.seen import Seen
-from rlvr_distill.distributions.sides import Logits, Projection, Sparse, Teacher
+from rlvr_distill.distributions.sides import HeadLogits, Logits, Sparse, Teacher
 from rlvr_distill.divergences.pair import Kernel
 
 
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def divergence(
-    student: Tensor | Projection,
+    student: Tensor | HeadLogits,
     teacher: Teacher,
     kernel: Kernel,
     *,
@@ -58,7 +58,7 @@ def divergence(
     Sum over positions of `weights * D(teacher, student)`, computed in float32 at least.
 
     Only rows that weigh something are computed. Memory above the inputs: the gradient and a few
-    chunks; for a `Projection`, the gradients of states and head, and a block of logits.
+    chunks; for a `HeadLogits`, the gradients of states and head, and a block of logits.
 
     Args:
         student: Logits (N, V), float16 to float64, or states and a head.
@@ -71,7 +71,7 @@ def divergence(
         targets: (N,) tokens that stand there.
         names: Of `Outcome.seen`, see `seen.NAMES`.
         chunk: Rows at a time; 0: as suits the machine.
-        block: Rows whose logits a `Projection` makes at a time.
+        block: Rows whose logits a `HeadLogits` makes at a time.
         doubles_misses: Whether a row counts twice where the likeliest tokens differ.
 
     Raises:

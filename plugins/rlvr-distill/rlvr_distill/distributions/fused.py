@@ -17,7 +17,7 @@ from torch.autograd.function import once_differentiable
 from rlvr_distill.distributions.comparison import Comparison
 from rlvr_distill.distributions.dense import handed_over
 from rlvr_distill.distributions.seen import Seen
-from rlvr_distill.distributions.sides import Projection, Sparse
+from rlvr_distill.distributions.sides import HeadLogits, Sparse
 from rlvr_distill.divergences.pair import Workspace
 
 
@@ -34,7 +34,7 @@ class FusedDivergence(torch.autograd.Function):
         hidden: Tensor,
         weights: Tensor,
         bias: Tensor | None,
-        student: Projection,
+        student: HeadLogits,
         comparison: Comparison,
         seen: Seen,
         block: int,
@@ -56,7 +56,7 @@ class _Work:
     """The buffers of one pass."""
 
     def __init__(
-        self, student: Projection, comparison: Comparison, seen: Seen, needs: tuple[bool, ...]
+        self, student: HeadLogits, comparison: Comparison, seen: Seen, needs: tuple[bool, ...]
     ) -> None:
         self.student, self.comparison, self.seen = student, comparison, seen
         self.hidden, self.weights, bias = student.hidden, student.weights, student.bias
@@ -103,8 +103,8 @@ class _Work:
     ) -> tuple[Tensor, bool]:
         """A block's gradient (n, W) by `W h + b`, before `scale`; whether it was done safely."""
         rows = at if places is None else places[at]
-        own = self.student.told(rows, buffers[0])
-        told = comparison.teacher.told(rows, buffers[1])
+        own = self.student.at(rows, buffers[0])
+        told = comparison.teacher.at(rows, buffers[1])
         is_safe = is_safe or own.is_cuda or not bool(torch.isfinite(own.sum() + _sum(told)))
         slope, cap = None, self.student.softcap
         if cap and self.needs_grad:  # derivative (n, W), before the logits are overwritten
@@ -114,7 +114,7 @@ class _Work:
             some: Any = slice(at.start + few.start, at.start + few.stop)
             some = some if places is None else places[some]
             self.values[some] = comparison.compare(
-                told.told(few) if isinstance(told, Sparse) else told[few],
+                told.at(few) if isinstance(told, Sparse) else told[few],
                 own[few],
                 some,
                 own[few],

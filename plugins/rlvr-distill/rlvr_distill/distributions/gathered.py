@@ -13,8 +13,8 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr import BackendError, Datum, Distribution, States, TopK
-from rlvr_distill.distributions.sides import Projection, Sparse, Teacher
+from rlvr import BackendError, Datum, Distribution, HiddenStates, TopK
+from rlvr_distill.distributions.sides import HeadLogits, Sparse, Teacher
 
 
 @frozen(kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class Gathered:
     """One kind of teacher's answer and the data that have it."""
 
     data: Sequence[Datum]
-    student: Projection  # N rows
+    student: HeadLogits  # N rows
     teacher: Teacher  # N rows
 
     def column(self, values: Sequence[np.ndarray]) -> Tensor:
@@ -68,7 +68,7 @@ def gather(
     found = []
     for kind, places in kinds.items():
         some = [data[i] for i in places]
-        student = Projection.of(torch.cat([hidden[i] for i in places]), head)
+        student = HeadLogits.of(torch.cat([hidden[i] for i in places]), head)
         told = [d.distributions[name] for d in some]
         heat = 1.0 if is_cold else temperature
         teacher = _teacher(kind, told, student, teacher_head, heat, temperature, has_rest)
@@ -79,7 +79,7 @@ def gather(
 def _teacher(
     kind: str,
     told: Sequence[Distribution],
-    student: Projection,
+    student: HeadLogits,
     head: Any,
     heat: float,
     temperature: float,
@@ -93,8 +93,8 @@ def _teacher(
                 "found: the loss never met the head",
                 "call `meet` with the opened teachers first",
             )
-        states = np.concatenate([t.states for t in told if isinstance(t, States)])
-        return Projection.of(torch.from_numpy(states).to(head.weights.device), head)
+        states = np.concatenate([t.states for t in told if isinstance(t, HiddenStates)])
+        return HeadLogits.of(torch.from_numpy(states).to(head.weights.device), head)
     few = [t for t in told if isinstance(t, TopK)]
     ids = _padded([t.ids for t in few], -1).long().to(device)
     logprobs = _padded([t.logprobs for t in few], -np.inf).to(device)
@@ -118,7 +118,7 @@ def _padded(parts: Sequence[np.ndarray], fill: float) -> Tensor:
 
 def _kind(datum: Datum, name: str) -> str:
     told = datum.distributions.get(name)
-    if isinstance(told, States):
+    if isinstance(told, HiddenStates):
         return "states"
     if isinstance(told, TopK):
         is_all = told.is_whole and bool((told.ids >= 0).all())

@@ -35,13 +35,13 @@ class Logits:
         """Room for `rows` rows of logits; None: none are made."""
         return None
 
-    def told(self, rows: Any, out: Tensor | None = None) -> Tensor:
+    def at(self, rows: Any, out: Tensor | None = None) -> Tensor:
         """What some positions hold."""
         return self.values[rows]
 
 
 @frozen(kw_only=True, eq=False)
-class Projection:
+class HeadLogits:
     """
     Logits as `cap(scale * (W h + b))`: states (N, C) and an output head.
 
@@ -61,7 +61,7 @@ class Projection:
     is_few = False
 
     @classmethod
-    def of(cls, hidden: Tensor, head: Any) -> Projection:
+    def of(cls, hidden: Tensor, head: Any) -> HeadLogits:
         """With the fields of a head (`rlvr.parts.Teacher.head`)."""
         own = {name: getattr(head, name) for name in ("weights", "bias", "scale", "softcap")}
         return cls(hidden=hidden, **own)
@@ -69,7 +69,7 @@ class Projection:
     def __len__(self) -> int:
         return len(self.hidden)
 
-    def flat(self) -> Projection:
+    def flat(self) -> HeadLogits:
         return attrs.evolve(self, hidden=self.hidden.detach().flatten(0, -2))
 
     def shared_with(self, student: int) -> int:
@@ -78,7 +78,7 @@ class Projection:
     def buffer(self, rows: int, like: Tensor) -> Tensor | None:
         return like.new_empty(rows, len(self.weights))
 
-    def told(self, rows: Any, out: Tensor | None = None) -> Tensor:
+    def at(self, rows: Any, out: Tensor | None = None) -> Tensor:
         """Logits (n, V) of some positions; float32 (64, if all is), in `out` where it fits."""
         weights = self.weights.detach()
         hidden = self.hidden.detach()[rows].to(weights.dtype)
@@ -134,12 +134,12 @@ class Sparse:
     def buffer(self, rows: int, like: Tensor) -> Tensor | None:
         return None
 
-    def told(self, rows: Any, out: Tensor | None = None) -> Sparse:
+    def at(self, rows: Any, out: Tensor | None = None) -> Sparse:
         return attrs.evolve(self, ids=self.ids[rows], logprobs=self.logprobs[rows])
 
 
-Side = Logits | Projection | Sparse
-Teacher = Tensor | Projection | Sparse
+Side = Logits | HeadLogits | Sparse
+Teacher = Tensor | HeadLogits | Sparse
 
 
 def common_vocabulary(student: int, teacher: int) -> int:

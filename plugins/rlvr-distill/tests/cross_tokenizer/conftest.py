@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from rlvr import Datum, Message, Question, Teacher, TeacherCapabilities, Tokenizer, TopK
+from rlvr import Datum, Message, Teacher, TeacherCapabilities, TeacherRequest, Tokenizer, TopK
 
 
 class Pairs(Tokenizer):
@@ -96,7 +96,7 @@ class Bigrams(Teacher):
             for d in data
         ]
 
-    async def score(self, questions: Sequence[Question]) -> list[TopK]:
+    async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         found = []
         for q in questions:
             rows = np.array(

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlvr import (
-    Ask,
     BackendError,
     ConfigError,
     Datum,
+    DistributionRequest,
     FloatArray,
     Message,
     Teacher,
@@ -63,7 +63,9 @@ def logprobs(teacher: AlignedTeacher, datum: Datum) -> FloatArray:
     return asyncio.run(teacher.logprobs([datum]))[0]
 
 
-def distributed(teacher: AlignedTeacher, datum: Datum, ask: Ask) -> tuple[Datum, TopK]:
+def distributed(
+    teacher: AlignedTeacher, datum: Datum, ask: DistributionRequest
+) -> tuple[Datum, TopK]:
     """One datum with what the teacher thinks of it."""
     (found,) = asyncio.run(teacher.answer([datum], "teacher", ask))
     told = found.distributions["teacher"]
@@ -148,7 +150,9 @@ def test_an_equal_tokenizer_changes_nothing(pairs: Any, bigrams: Any) -> None:
         temperature=0.7,
     )
 
-    found, told = distributed(AlignedTeacher(teacher, tokenizer), datum, Ask(k=5, temperature=2.0))
+    found, told = distributed(
+        AlignedTeacher(teacher, tokenizer), datum, DistributionRequest(k=5, temperature=2.0)
+    )
 
     assert logprobs(AlignedTeacher(teacher, tokenizer), datum) == pytest.approx(
         asyncio.run(teacher.logprobs([datum]))[0], abs=1e-5
@@ -286,7 +290,7 @@ def test_distributions_worked_by_hand(pairs: Any, bigrams: Any) -> None:
     teacher = bigrams(pairs([(b"1", b"2")], ["</s>", "<odd>"]))
     datum = datum_of(student, [("p", student.encode("=")), ("policy", [*student.encode("x12"), 0])])
 
-    found, told = distributed(AlignedTeacher(teacher, student), datum, Ask(k=0))
+    found, told = distributed(AlignedTeacher(teacher, student), datum, DistributionRequest(k=0))
 
     theirs = teacher.tokenizer
     row = np.exp(teacher.after(theirs.ids[b"="]))
@@ -330,9 +334,11 @@ def test_only_what_is_compared_is_sent(pairs: Any, bigrams: Any) -> None:
 
     teacher.score = listening
     aligned = AlignedTeacher(teacher, student)
-    _, short = distributed(aligned, datum_of(student, turns), Ask(k=3))
+    _, short = distributed(aligned, datum_of(student, turns), DistributionRequest(k=3))
     _, long = distributed(
-        aligned, datum_of(student, [*turns, ("env", student.encode("and more"))]), Ask(k=3)
+        aligned,
+        datum_of(student, [*turns, ("env", student.encode("and more"))]),
+        DistributionRequest(k=3),
     )
 
     assert seen[0] == seen[1]
@@ -354,13 +360,13 @@ def test_whole_distributions_are_the_teachers_whole(
     assert (student.vocab_size, teacher.tokenizer.vocab_size) == (257, 258)
     aligned = AlignedTeacher(teacher, student)
 
-    check_ask(aligned, Ask(k=9))
+    check_ask(aligned, DistributionRequest(k=9))
     for k in (0, 257, 999):
         if is_refused:
             with pytest.raises(ConfigError, match=r"at most (256|9) tokens"):
-                check_ask(aligned, Ask(k=k))
+                check_ask(aligned, DistributionRequest(k=k))
         else:
-            check_ask(aligned, Ask(k=k))
+            check_ask(aligned, DistributionRequest(k=k))
 
 
 @pytest.mark.parametrize("beyond", [5, 5000])
@@ -379,9 +385,9 @@ def test_ids_beyond_the_vocabulary(pairs: Any, bigrams: Any, beyond: int) -> Non
     datum = datum_of(student, [("p", student.encode("a")), ("policy", student.encode("xy"))])
     if beyond == 5000:
         with pytest.raises(BackendError, match="its vocabulary has 258"):
-            distributed(AlignedTeacher(teacher, student), datum, Ask(k=3))
+            distributed(AlignedTeacher(teacher, student), datum, DistributionRequest(k=3))
     else:
-        _, told = distributed(AlignedTeacher(teacher, student), datum, Ask(k=3))
+        _, told = distributed(AlignedTeacher(teacher, student), datum, DistributionRequest(k=3))
         assert ((told.ids >= 0).sum(1) == 2).all()
         assert int(told.ids.max()) < student.vocab_size
 
@@ -401,7 +407,7 @@ def test_projected_rows_are_part_of_a_distribution(
     teacher = bigrams(pairs(theirs))
     datum = datum_of(student, [("p", student.encode("a")), ("policy", student.encode(text))])
 
-    found, told = distributed(AlignedTeacher(teacher, student), datum, Ask(k=k))
+    found, told = distributed(AlignedTeacher(teacher, student), datum, DistributionRequest(k=k))
 
     assert len(told.ids) == int(datum.mask.sum())
     one = found.annotations["align/1-1"][datum.mask] > 0
@@ -461,7 +467,7 @@ def test_nothing_to_compare_is_not_asked(pairs: Any, bigrams: Any) -> None:
 
     assert logprobs(aligned, datum).tolist() == datum.logprobs.tolist()
     assert teacher.asked == []
-    assert distributed(aligned, datum, Ask(k=3))[1].ids.tolist() == [[-1]]
+    assert distributed(aligned, datum, DistributionRequest(k=3))[1].ids.tolist() == [[-1]]
 
 
 def test_what_it_is(pairs: Any, bigrams: Any) -> None:
@@ -491,7 +497,7 @@ def test_a_teacher_that_tells_no_distributions_says_so(pairs: Any) -> None:
 
     assert not aligned.capabilities.has_scores
     with pytest.raises(ConfigError, match="not which others could have stood there"):
-        check_ask(aligned, Ask(k=3), "opd")
+        check_ask(aligned, DistributionRequest(k=3), "opd")
 
 
 @pytest.mark.parametrize(

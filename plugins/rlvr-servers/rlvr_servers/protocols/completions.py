@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define
 
-from rlvr import GenerateRequest, Question
+from rlvr import GenerateRequest, TeacherRequest
 from rlvr_servers.client.endpoint import RefusedError, RequestError
 from rlvr_servers.protocols.protocol import (
     AmbiguousError,
@@ -59,7 +59,7 @@ class Echo(ServerProtocol):
         length = listed.get("max_model_len") or told.get("n_ctx_train") or 0
         return Served(context_length=int(length))
 
-    async def score(self, question: Question, retries: int | None = None) -> Scored:
+    async def score(self, question: TeacherRequest, retries: int | None = None) -> Scored:
         fields = {
             **_AS_IDS,
             "max_tokens": 1,
@@ -122,7 +122,7 @@ class Echo(ServerProtocol):
     def _named(self, row: Mapping[str, Any]) -> list[tuple[int | None, float]]:
         return [(self.spelling.id_of(str(text)), number(v)) for text, v in row.items()]
 
-    def _scored(self, found: Any, question: Question) -> Scored:
+    def _scored(self, found: Any, question: TeacherRequest) -> Scored:
         ids, start, k = question.ids.tolist(), question.start, question.k
         logprobs = _logprobs(found)
         tokens, values = logprobs.get("tokens"), logprobs.get("token_logprobs")

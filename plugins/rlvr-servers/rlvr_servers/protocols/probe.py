@@ -15,9 +15,9 @@ from rlvr import (
     BackendError,
     ConfigError,
     Message,
-    Question,
     RlvrError,
     TeacherCapabilities,
+    TeacherRequest,
     Tokenizer,
     fingerprint,
 )
@@ -97,7 +97,7 @@ async def _check_places(protocol: ServerProtocol, ids: Sequence[int], k: int, na
     if not isinstance(protocol, Echo):
         return
     begin = 2 if protocol.begin == ids[0] else 1
-    told = (await protocol.score(Question(ids=ids, start=begin, k=k))).rows
+    told = (await protocol.score(TeacherRequest(ids=ids, start=begin, k=k))).rows
     for place in range(len(ids) - 1, begin, -1):
         drawn = dict(await protocol.next_row(ids[:place], k))
         echoed = dict(told[place - begin])
@@ -145,7 +145,7 @@ async def _first(protocol: ServerProtocol, ids: Sequence[int], name: str) -> Non
     """Check that it scores prompts at all; as texts if it takes no ids."""
     why = await protocol.settle(ids) if isinstance(protocol, Echo) else ""
     try:
-        await protocol.score(Question(ids=ids, start=len(ids) - 1, k=1))
+        await protocol.score(TeacherRequest(ids=ids, start=len(ids) - 1, k=1))
     except RequestError as error:
         if isinstance(error, OtherIdsError):
             found = f"it scored other ids: {error}"
@@ -185,7 +185,7 @@ async def _largest(protocol: ServerProtocol, ids: Sequence[int], most: int, name
 async def _answered(protocol: ServerProtocol, ids: Sequence[int], k: int) -> tuple[int, str]:
     """How many of k entries came back, at the position that has fewest; 0 and why if none."""
     try:
-        found = await protocol.score(Question(ids=ids, start=2, k=k), retries=0)
+        found = await protocol.score(TeacherRequest(ids=ids, start=2, k=k), retries=0)
     except RequestError as error:
         return 0, str(error)
     fewest = min((len(row) for row in found.rows), default=0)
@@ -196,7 +196,8 @@ async def _honours(protocol: ServerProtocol, ids: Sequence[int], k: int) -> bool
     """Whether logprobs at temperature 2 are half as far apart as at 1."""
     try:
         one, two = [
-            await protocol.score(Question(ids=ids, start=2, k=k, temperature=t)) for t in (1.0, 2.0)
+            await protocol.score(TeacherRequest(ids=ids, start=2, k=k, temperature=t))
+            for t in (1.0, 2.0)
         ]
     except RequestError:
         return False

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, TypeVar
 
 from attrs import define, frozen
 
-from rlvr import GenerateRequest, Question
+from rlvr import GenerateRequest, TeacherRequest
 from rlvr_servers.client.endpoint import BrokenError, Endpoint, RequestError
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class ServerProtocol(abc.ABC):
         return None
 
     @abc.abstractmethod
-    async def score(self, question: Question, retries: int | None = None) -> Scored:
+    async def score(self, question: TeacherRequest, retries: int | None = None) -> Scored:
         """
         The k likeliest tokens (0: none) and the actual one at each position of the question.
 

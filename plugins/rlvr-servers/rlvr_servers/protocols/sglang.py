@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from attrs import define, field
 
-from rlvr import GenerateRequest, Question
+from rlvr import GenerateRequest, TeacherRequest
 from rlvr_servers.client.endpoint import BrokenError, MissingError, RefusedError
 from rlvr_servers.protocols.protocol import (
     Drawn,
@@ -59,7 +59,7 @@ class Sglang(ServerProtocol):
         except (RefusedError, IndexError, TypeError):
             return None
 
-    async def score(self, question: Question, retries: int | None = None) -> Scored:
+    async def score(self, question: TeacherRequest, retries: int | None = None) -> Scored:
         def read(meta: Any) -> Scored:
             return _scored(meta, question)
 
@@ -133,7 +133,7 @@ def _entries(meta: Mapping[str, Any]) -> list[Any]:
     return entries
 
 
-def _scored(meta: Mapping[str, Any], question: Question) -> Scored:
+def _scored(meta: Mapping[str, Any], question: TeacherRequest) -> Scored:
     entries, start, k = _entries(meta), question.start, question.k
     wanted = question.ids[start - 1 :].tolist()  # the first entry belongs to what comes before
     try:

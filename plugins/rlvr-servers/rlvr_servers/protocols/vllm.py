@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define
 
-from rlvr import GenerateRequest, Question
+from rlvr import GenerateRequest, TeacherRequest
 from rlvr_servers.client.endpoint import BrokenError, MissingError, RefusedError
 from rlvr_servers.protocols.protocol import (
     Drawn,
@@ -59,7 +59,7 @@ class Vllm(ServerProtocol):
         except (MissingError, RefusedError, KeyError, TypeError):
             return None
 
-    async def score(self, question: Question, retries: int | None = None) -> Scored:
+    async def score(self, question: TeacherRequest, retries: int | None = None) -> Scored:
         fields = {
             **NEUTRAL,
             "max_tokens": 1,
@@ -102,7 +102,7 @@ def _spread(found: Any) -> float:
     return max(values) - min(values) if values else 0.0
 
 
-def _scored(found: Any, question: Question) -> Scored:
+def _scored(found: Any, question: TeacherRequest) -> Scored:
     ids = question.ids.tolist()
     choice = choice_of(found)
     rows = choice.get("prompt_logprobs")

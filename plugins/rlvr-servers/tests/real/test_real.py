@@ -18,8 +18,8 @@ from rlvr import (
     BackendError,
     BuildContext,
     GenerateRequest,
-    Question,
     SamplingParams,
+    TeacherRequest,
     TopK,
     Trajectory,
     sample_groups,
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600
 TEXT = "the cat sat on the mat. the dog ate"
 
 
-def scores(model: str, question: Question, **options: Any) -> tuple[Any, TopK]:
+def scores(model: str, question: TeacherRequest, **options: Any) -> tuple[Any, TopK]:
     """What a served teacher can do, and its answer."""
 
     async def run() -> tuple[Any, TopK]:
@@ -49,7 +49,7 @@ def scores(model: str, question: Question, **options: Any) -> tuple[Any, TopK]:
     return asyncio.run(run())
 
 
-def local(folder: Path, question: Question, scheme: str = "gpt2") -> TopK:
+def local(folder: Path, question: TeacherRequest, scheme: str = "gpt2") -> TopK:
     from rlvr_torch.teacher import TorchTeacher
 
     async def run() -> TopK:
@@ -95,7 +95,7 @@ def parted(folder: Path, trajectories: list[Trajectory], scheme: str) -> float:
     worst = 0.0
     for one in trajectories:
         places = np.flatnonzero(one.mask)
-        answer = local(folder, Question(ids=one.tokens, start=int(places[0]), k=1), scheme)
+        answer = local(folder, TeacherRequest(ids=one.tokens, start=int(places[0]), k=1), scheme)
         told = answer.actual[places - places[0]]
         worst = max(worst, float(np.abs(told - one.logprobs[places]).max()))
     return worst
@@ -106,12 +106,12 @@ def parted(folder: Path, trajectories: list[Trajectory], scheme: str) -> float:
 
 def test_vllm_scores_as_the_local_teacher(vllm: str, llama: Path) -> None:
     """Its own limits are found (k 20, temperature 1) and its numbers are ours."""
-    question = Question(ids=ids_of(llama, TEXT), start=2, k=20)
+    question = TeacherRequest(ids=ids_of(llama, TEXT), start=2, k=20)
 
     able, found = scores(f"vllm:{vllm}#tiny", question)
 
     assert (able.max_k, able.temperatures) == (20, (1.0,))
-    whole = Question(ids=question.ids, start=2, k=200)
+    whole = TeacherRequest(ids=question.ids, start=2, k=200)
     assert gap(found, local(llama, whole, "hf")) < 1e-4
 
 
@@ -154,7 +154,7 @@ def test_vllm_takes_adapters(vllm: str, llama: Path, tmp_path: Path) -> None:
             wanted = [float(rows[t - 1][ids[t]]) for t in range(1, len(ids))]
             weights = Weights(directory=folder, seen_at=str(folder), label=f"test{number}")
             await push(protocol, weights)
-            found = (await protocol.score(Question(ids=ids, start=1, k=0))).actual
+            found = (await protocol.score(TeacherRequest(ids=ids, start=1, k=0))).actual
             gaps.append(float(np.abs(np.array(found) - wanted).max()))
         return gaps
 
@@ -210,19 +210,19 @@ def test_llama_cpp_scores_as_the_local_teacher(
     model: Path, begun_model: Path, tmp_path: Path
 ) -> None:
     """Prompts go as texts, tokens are told by theirs; llama.cpp rounds at 1e-3 nats."""
-    question = Question(ids=ids_of(model, TEXT, begins=True), start=3, k=8)
+    question = TeacherRequest(ids=ids_of(model, TEXT, begins=True), start=3, k=8)
 
     with served(model, tmp_path, begins=True) as url:
         able, found = scores(f"server:{url}#tiny", question, tokenizer=str(begun_model))
 
     assert able.is_partial
     assert able.temperatures == (1.0,)
-    assert gap(found, local(model, Question(ids=question.ids, start=3, k=300))) < 5e-3
+    assert gap(found, local(model, TeacherRequest(ids=question.ids, start=3, k=300))) < 5e-3
 
 
 def test_llama_cpp_without_a_begin_token_is_found_out(model: Path, tmp_path: Path) -> None:
     """Its echo is then one place off, and looks right: refused at the start."""
-    question = Question(ids=ids_of(model, TEXT), start=3, k=8)
+    question = TeacherRequest(ids=ids_of(model, TEXT), start=3, k=8)
 
     with (
         served(model, tmp_path, begins=False) as url,
@@ -242,7 +242,7 @@ def test_llama_cpp_draws_with_logprobs(model: Path, begun_model: Path, tmp_path:
         context = BuildContext(model=f"openai:{url}#tiny")
         for letters in ("a=", "the cat", "the", "dog", "x", "the mat"):
             ids = ids_of(model, letters, begins=True)
-            row = local(model, Question(ids=[*ids, 0], start=len(ids), k=300))
+            row = local(model, TeacherRequest(ids=[*ids, 0], start=len(ids), k=300))
             best = int(row.ids[0][int(row.logprobs[0].argmax())])
             try:
                 tokenizer.bytes_of(best).decode()

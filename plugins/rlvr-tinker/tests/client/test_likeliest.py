@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from server_process import Running
 
-from rlvr import BackendError, BuildContext, Datum, Question, TopK, fingerprint
+from rlvr import BackendError, BuildContext, Datum, TeacherRequest, TopK, fingerprint
 from rlvr.testing import opened
 from rlvr_tinker.backend import TinkerBackend
 from rlvr_tinker.config import TinkerConfig
@@ -33,7 +33,7 @@ async def a_teacher() -> Any:
         yield found
 
 
-def asked(*questions: Question) -> list[TopK]:
+def asked(*questions: TeacherRequest) -> list[TopK]:
     async def run() -> list[TopK]:
         async with a_teacher() as teacher:
             found: list[TopK] = await teacher.score(questions)
@@ -63,7 +63,7 @@ def table(ids: list[int], place: int) -> np.ndarray:
 
 def test_the_likeliest_are_those_of_the_whole_distribution(server: Running) -> None:
     """Ids, their order and logprobs, and that of the token that stands there: row by row."""
-    (found,) = asked(Question(ids=IDS, start=4, k=5))
+    (found,) = asked(TeacherRequest(ids=IDS, start=4, k=5))
 
     assert found.ids.shape == found.logprobs.shape == (3, 5)
     assert not found.is_whole
@@ -78,7 +78,7 @@ def test_the_likeliest_are_those_of_the_whole_distribution(server: Running) -> N
 def test_the_whole_vocabulary_leaves_nothing_over(server: Running) -> None:
     """And more than the vocabulary cannot be asked for: it is the vocabulary then."""
     for k in (VOCAB, VOCAB + 50):
-        (found,) = asked(Question(ids=IDS, start=1, k=k))
+        (found,) = asked(TeacherRequest(ids=IDS, start=1, k=k))
         assert found.is_whole
         assert found.ids.shape == (6, VOCAB)
         assert sorted(found.ids[0].tolist()) == list(range(VOCAB))
@@ -87,7 +87,7 @@ def test_the_whole_vocabulary_leaves_nothing_over(server: Running) -> None:
 
 def test_company_does_not_matter(server: Running) -> None:
     """Many questions at the same time get what each gets alone."""
-    questions = [Question(ids=IDS[:n], start=1 + n % 2, k=3) for n in range(3, 8)]
+    questions = [TeacherRequest(ids=IDS[:n], start=1 + n % 2, k=3) for n in range(3, 8)]
 
     for question, wanted in zip(questions, asked(*questions), strict=True):
         (alone,) = asked(question)
@@ -123,17 +123,17 @@ def test_a_teacher_says_what_it_can(server: Running) -> None:
 )
 def test_questions_that_cannot_be_asked(server: Running, change: dict[str, Any], word: str) -> None:
     """Nothing of a batch is sent where one of it is wrong; which one is said."""
-    good = Question(ids=IDS, start=4, k=5)
+    good = TeacherRequest(ids=IDS, start=4, k=5)
 
     with pytest.raises(BackendError, match="question 1 of 2") as error:
-        asked(good, Question(**{"ids": IDS, "start": 4, "k": 5, **change}))
+        asked(good, TeacherRequest(**{"ids": IDS, "start": 4, "k": 5, **change}))
 
     assert word in str(error.value)
 
 
 def test_a_lost_session_is_asked_again(server: Running, faults: Faults) -> None:
     """The same answer from another session."""
-    question = Question(ids=IDS, start=4, k=5)
+    question = TeacherRequest(ids=IDS, start=4, k=5)
     (wanted,) = asked(question)
 
     async def run() -> TopK:
@@ -179,7 +179,7 @@ def of_another(*answers: Any, vocab_size: int = 4) -> TopK:
     async def wait(request: Future[Any], _doing: str) -> Any:
         return request.result()
 
-    question = Question(ids=[1, 2, 3], start=1, k=2)
+    question = TeacherRequest(ids=[1, 2, 3], start=1, k=2)
     return asyncio.run(likeliest(Client(*answers), question, vocab_size, wait))
 
 

@@ -16,7 +16,7 @@ from rlvr_torch.models.interface import Net
 from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.training.fused_loss import HeadPass, add_metrics, head_pass, name_problems
 from rlvr_torch.training.logprobs import trunk
-from rlvr_torch.training.microbatches import Pieces, halves, microbatches, row_tokens
+from rlvr_torch.training.microbatches import MicroBatches, halves, microbatches, row_tokens
 from rlvr_torch.training.output_head import Critic
 from rlvr_torch.training.packing.prefix_packing import PackedAttend
 from rlvr_torch.training.router_loss import RouterLoss
@@ -125,7 +125,7 @@ class Learner:
 
 
 def accumulate(
-    data: Sequence[Datum], loss: Loss, learner: Learner, pieces: Pieces
+    data: Sequence[Datum], loss: Loss, learner: Learner, pieces: MicroBatches
 ) -> dict[str, float]:
     """
     Make the gradient of the loss the weights' `grad`, and give the loss and its metrics.
@@ -187,7 +187,7 @@ def _sum(sum_so_far: Tensor | None, grad: Tensor | None) -> Tensor | None:
 
 
 def eval_loss(
-    data: Sequence[Datum], loss: Loss, learner: Learner, pieces: Pieces
+    data: Sequence[Datum], loss: Loss, learner: Learner, pieces: MicroBatches
 ) -> dict[str, float]:
     """The loss and its metrics as `accumulate` gives them, without gradients; raises the same."""
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from rlvr import Datum, Loss
 from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Net
-from rlvr_torch.training.logprobs import Places, logits_buffer, slices
+from rlvr_torch.training.logprobs import SupervisedPositions, logits_buffer, slices
 from rlvr_torch.training.loss_inputs import Leaves, outputs_of
 from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
 from rlvr_torch.training.skip_bad_updates import NotFiniteError
@@ -75,7 +75,7 @@ class _Pass:
         with_grad: bool,
         product: HeadProduct,
     ) -> None:
-        self.places = Places.of(data, hidden.device)
+        self.places = SupervisedPositions.of(data, hidden.device)
         self._hidden, self._states = hidden, hidden.detach()
         self._data, self._loss, self._net, self._chunk = data, loss, net, chunk
         self._with_grad, self._wants = with_grad, outputs_of(loss)
@@ -109,7 +109,7 @@ class _Pass:
             with_hidden="hidden" in self._wants,
             with_grad=self._with_grad,
         )
-        value, numbers = leaves.call(self._loss, part, Places.of(part, device))
+        value, numbers = leaves.call(self._loss, part, SupervisedPositions.of(part, device))
         amount = value.detach().item()
         if not math.isfinite(amount):
             raise NotFiniteError(
@@ -202,7 +202,7 @@ def _culprits(loss: Loss, part: Sequence[Datum], leaves: Leaves, device: torch.d
     """The problems whose data, alone, give a loss that is not finite."""
     names, first = [], 0
     for at, datum in enumerate(part):
-        places = Places.of([datum], device)
+        places = SupervisedPositions.of([datum], device)
         own = slice(first, first + places.counts[0])
         first = own.stop
         if not torch.isfinite(leaves.alone(at, own).call(loss, [datum], places)[0]):

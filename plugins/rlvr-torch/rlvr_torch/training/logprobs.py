@@ -23,11 +23,15 @@ from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
-from rlvr_torch.training.packing.prefix_packing import Extent, PackedAttend, supervised_hidden
+from rlvr_torch.training.packing.prefix_packing import (
+    PackedAttend,
+    SupervisedSpan,
+    supervised_hidden,
+)
 
 
 @frozen(kw_only=True, eq=False)
-class Places:
+class SupervisedPositions:
     """Where the supervised tokens of some data are, and what is drawn there."""
 
     targets: Tensor  # (N,) ids
@@ -37,7 +41,7 @@ class Places:
     _lengths: list[int]  # T of each datum
 
     @classmethod
-    def of(cls, data: Sequence[Datum], device: torch.device) -> Places:
+    def of(cls, data: Sequence[Datum], device: torch.device) -> SupervisedPositions:
         at = [np.flatnonzero(datum.mask) for datum in data]
         lengths = [len(datum.tokens) for datum in data]
         starts = np.cumsum([0, *lengths])
@@ -134,7 +138,7 @@ def sequence_logprobs(
         `mask[t]`, 0 elsewhere.
     """
     hidden = trunk(net, data, dtype, attention)  # (N, C)
-    places = Places.of(data, hidden.device)
+    places = SupervisedPositions.of(data, hidden.device)
     flat = ChunkedLogprobs.apply(
         hidden, net.head, net.head_bias, Head.of(net, product), places.targets, places.heat, chunk
     )
@@ -150,7 +154,7 @@ def sequence_values(
 ) -> list[Tensor]:
     """A critic's estimates before each supervised token, one tensor (T,) a datum; 0 elsewhere."""
     hidden = trunk(net, data, dtype, attention)  # (N, C)
-    return Places.of(data, hidden.device).spread(critic(hidden))
+    return SupervisedPositions.of(data, hidden.device).spread(critic(hidden))
 
 
 def trunk(
@@ -192,7 +196,9 @@ def _seen(net: Net, datum: Datum) -> Tensor:
             "use a vision-language model (hf:PATH)",
         )
     device = net.head.device
-    tokens = datum.tokens[: Extent.of(datum).end - 1].astype(np.int64)  # the last is not read
+    tokens = datum.tokens[: SupervisedSpan.of(datum).end - 1].astype(
+        np.int64
+    )  # the last is not read
     hidden = net.seen(torch.from_numpy(tokens).to(device)[None], datum.pictures)
     return hidden[0].index_select(0, torch.from_numpy(np.flatnonzero(datum.mask) - 1).to(device))
 

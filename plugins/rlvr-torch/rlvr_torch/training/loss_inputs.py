@@ -14,7 +14,7 @@ from attrs import field, frozen
 from torch import Tensor
 
 from rlvr import BackendError, Datum, Loss, check_loss
-from rlvr_torch.training.logprobs import Places
+from rlvr_torch.training.logprobs import SupervisedPositions
 from rlvr_torch.training.output_head import Chunk, Critic, Head
 
 OUTPUTS = frozenset({"entropy", "value", "hidden", "head"})
@@ -82,7 +82,7 @@ class Leaves:
         return cls(values=values, hidden=hidden, head=head, last=last)
 
     def call(
-        self, loss: Loss, data: Sequence[Datum], places: Places
+        self, loss: Loss, data: Sequence[Datum], places: SupervisedPositions
     ) -> tuple[Tensor, dict[str, float]]:
         """The loss of the data, and its metrics."""
         outputs: dict[str, Any] = {n: places.spread(v) for n, v in self.values.items()}

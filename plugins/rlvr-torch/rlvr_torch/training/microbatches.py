@@ -13,7 +13,7 @@ from torch import Tensor
 import rlvr
 from rlvr import BackendError, Datum, FloatArray
 from rlvr_torch.runtime.batch_threads import BatchThreads
-from rlvr_torch.training.packing.prefix_packing import Extent
+from rlvr_torch.training.packing.prefix_packing import SupervisedSpan
 
 Found = TypeVar("Found")
 
@@ -34,7 +34,7 @@ def microbatches(data: Sequence[Datum], budget: int) -> list[list[int]]:
     order: equal sets of data give equal micro-batches. Data without a supervised token are left
     out.
     """
-    extents = [Extent.of(datum) for datum in data]
+    extents = [SupervisedSpan.of(datum) for datum in data]
     leads = [_lead(d, e) for d, e in zip(data, extents, strict=True)]
     longest: dict[bytes, int] = {}
     for lead, extent in zip(leads, extents, strict=True):
@@ -70,7 +70,7 @@ def row_tokens(data: Sequence[Datum]) -> int:
     """Tokens of a micro-batch of these data, as `microbatches` counts them: equal prompts once."""
     tokens, known = 0, set[bytes]()
     for datum in data:
-        extent = Extent.of(datum)
+        extent = SupervisedSpan.of(datum)
         lead = _lead(datum, extent)
         tokens += extent.end - (extent.prompt if lead in known and not datum.pictures else 0)
         known.add(lead)
@@ -83,14 +83,14 @@ def halves(batch: list[int]) -> tuple[list[int], list[int]]:
     return batch[:middle], batch[middle:]
 
 
-def _lead(datum: Datum, extent: Extent) -> bytes:
+def _lead(datum: Datum, extent: SupervisedSpan) -> bytes:
     """The bytes by which prompts are told apart."""
     shown = repr(datum.pictures).encode() if datum.pictures else b""
     return datum.tokens[: extent.prompt].tobytes() + shown
 
 
 @frozen(kw_only=True, eq=False)
-class Pieces:
+class MicroBatches:
     """How data are gone through, micro-batch by micro-batch."""
 
     budget: int  # tokens of a micro-batch

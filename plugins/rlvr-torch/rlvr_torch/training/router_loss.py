@@ -25,7 +25,7 @@ from rlvr import ConfigError, Datum
 from rlvr_torch.models.hf.net import ROUTED, HFNet
 from rlvr_torch.models.hf.vision import HFVisionNet
 from rlvr_torch.models.interface import Net
-from rlvr_torch.training.packing.prefix_packing import Extent, reads
+from rlvr_torch.training.packing.prefix_packing import SupervisedSpan, reads
 
 
 @frozen
@@ -45,7 +45,9 @@ class RouterLoss:
         """For the data of an update; None where the coefficient is 0."""
         if not coefficient:
             return None
-        return cls(coefficient, _top_k(net), sum(max(Extent.of(d).end - 1, 0) for d in data))
+        return cls(
+            coefficient, _top_k(net), sum(max(SupervisedSpan.of(d).end - 1, 0) for d in data)
+        )
 
     @contextmanager
     def listening(self) -> Iterator[list[Tensor]]:

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rlvr import Datum, Question, TopK
-from rlvr_torch.training.logprobs import Places, logits_buffer, slices
+from rlvr import Datum, TeacherRequest, TopK
+from rlvr_torch.training.logprobs import SupervisedPositions, logits_buffer, slices
 from rlvr_torch.training.output_head import Head
 
 
-def as_datum(question: Question) -> Datum:
+def as_datum(question: TeacherRequest) -> Datum:
     """The question as a datum in which the tokens asked for are supervised."""
     mask = np.arange(len(question.ids)) >= question.start
     nothing = np.zeros(len(mask), np.float32)
@@ -32,7 +32,7 @@ def as_datum(question: Question) -> Datum:
 
 
 def top_k(
-    head: Head, hidden: Tensor, questions: Sequence[Question], *, vocab_size: int, chunk: int
+    head: Head, hidden: Tensor, questions: Sequence[TeacherRequest], *, vocab_size: int, chunk: int
 ) -> list[TopK]:
     """
     Answers to questions whose states are (N, C), one question after the other.
@@ -45,7 +45,7 @@ def top_k(
             they have their part of the probability.
         chunk: Positions whose logits exist at one time.
     """
-    places = Places.of([as_datum(q) for q in questions], hidden.device)
+    places = SupervisedPositions.of([as_datum(q) for q in questions], hidden.device)
     buffer = logits_buffer(head, hidden, chunk)
     k = max(q.k for q in questions)
     ids, logprobs, actual = [], [], []

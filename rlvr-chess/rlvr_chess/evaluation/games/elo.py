@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from attrs import frozen
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr_chess.evaluation.statistics import Z, left_out
 
 SCALE = np.log(10) / 400
@@ -97,7 +97,7 @@ def fit(
     return {name: float(ratings[i]) for name, i in place.items()}
 
 
-def elo_figure(name: str, pairs: Sequence[Pair], rungs: Sequence[Rung], note: str = "") -> Figure:
+def elo_figure(name: str, pairs: Sequence[Pair], rungs: Sequence[Rung], note: str = "") -> Metric:
     """
     The model's rating with its 95 % interval.
 
@@ -118,7 +118,7 @@ def elo_figure(name: str, pairs: Sequence[Pair], rungs: Sequence[Rung], note: st
     said = f"relative to random = 0, against {', '.join(rung.name for rung in telling)}"
     note = "; ".join(filter(None, [said, note]))
     value, low, high = fitted[MODEL], float(low), float(high)
-    return Figure(name=name, value=value, low=low, high=high, n=games, note=note)
+    return Metric(name=name, value=value, low=low, high=high, n=games, note=note)
 
 
 def score(pairs: Sequence[Pair], other: str) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr_chess.asking import Player, seed_of
 from rlvr_chess.engine.pool import EnginePool
 from rlvr_chess.evaluation.games.elo import MODEL, Pair, Rung, elo_figure, expected, fit
@@ -116,7 +116,7 @@ async def climb(
     mode: str,
     games: int,
     seed: int = 0,
-) -> tuple[list[Figure], Match]:
+) -> tuple[list[Metric], Match]:
     """
     The model's Elo, and its score against each rung it met.
 
@@ -142,7 +142,7 @@ async def climb(
     return figures, match
 
 
-def score_figure(name: str, match: Match, rung: str) -> Figure:
+def score_figure(name: str, match: Match, rung: str) -> Metric:
     """The share of points against a rung, openings being what the bootstrap draws again."""
     met = [(pair.points, float(pair.games)) for pair in match.pairs if pair.other == rung]
     games = [game for game in match.games if rung in (game.white, game.black)]
@@ -162,7 +162,7 @@ async def legality_games(player: Player, games: int, *, seed: int = 0) -> list[G
     return await play([Pairing(white=mover, black=mover)] * games, seed=seed)
 
 
-def legality_figures(games: Sequence[Game]) -> list[Figure]:
+def legality_figures(games: Sequence[Game]) -> list[Metric]:
     """
     The half-move of the first illegal answer (median by Kaplan-Meier), and the illegal share.
 

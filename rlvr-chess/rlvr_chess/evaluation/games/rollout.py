@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from rlvr import Figure
+from rlvr import Metric
 from rlvr_chess.asking import Player, answer_text
 from rlvr_chess.engine.pool import EnginePool
 from rlvr_chess.evaluation.statistics import mean, rate
@@ -80,7 +80,7 @@ async def engine_games(pool: EnginePool, plies: int, count: int = GAMES) -> list
     return await play(pairings, rules=Rules(max_plies=plies), seed=SEED)
 
 
-def figures(exact: Sequence[int], note: str = "") -> list[Figure]:
+def figures(exact: Sequence[int], note: str = "") -> list[Metric]:
     """Share of games still exact after n plies, and how many plies are exact on average."""
     found = [rate(f"rollout/exact_at_{n}", [plies >= n for plies in exact], note) for n in HORIZONS]
     about = "; ".join(filter(None, [f"of {PLIES} plies", note]))

@@ -15,7 +15,7 @@ from pathlib import Path
 import rlvr_cvdp
 from rlvr import PrerequisiteError
 from rlvr_cvdp.sandbox.folders import tidy
-from rlvr_cvdp.sandbox.folders.tidy import Places, clear
+from rlvr_cvdp.sandbox.folders.tidy import FolderSnapshot, clear
 
 _PACKAGE = Path(rlvr_cvdp.__file__).parent
 _INSIDE = _PACKAGE / "inside"
@@ -94,13 +94,13 @@ def make_slot_folder(folder: Path) -> None:
         (folder / name).touch()
 
 
-def slot_places(folder: Path) -> Places:
+def slot_places(folder: Path) -> FolderSnapshot:
     """
     What a problem can write in a slot's folder, to be made again as it is now.
 
     `tree`, `tree/src` and `out` themselves stay: a sandbox is bound to them.
     """
-    return Places([str(folder / "tree"), str(folder / "out")])
+    return FolderSnapshot([str(folder / "tree"), str(folder / "out")])
 
 
 @functools.cache

@@ -62,7 +62,7 @@ def _take_away(top: int, name: str) -> None:
     os.rmdir(name, dir_fd=top)
 
 
-class Places:
+class FolderSnapshot:
     """
     Folders and files as they are now, to be made so again.
 

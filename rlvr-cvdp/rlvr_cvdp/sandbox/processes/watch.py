@@ -29,7 +29,7 @@ _IDLE_SHARE = 0.01
 """What a process that only wakes up to look around computes, at most, of the time."""
 
 
-class Watch:
+class LimitMonitor:
     """
     A command's limits that the system does not hold: begins with the command.
 

@@ -29,14 +29,14 @@ from rlvr_torch.training.packing.packed_states import PackedStates
 
 
 @frozen(kw_only=True)
-class Extent:
+class SupervisedSpan:
     """Where a datum's unsupervised lead ends and its last supervised token is (exclusive)."""
 
     prompt: int
     end: int
 
     @classmethod
-    def of(cls, datum: Datum) -> Extent:
+    def of(cls, datum: Datum) -> SupervisedSpan:
         """The extent of a datum; both 0 where nothing is supervised."""
         at = np.flatnonzero(datum.mask)
         return cls(prompt=int(at[0]), end=int(at[-1]) + 1) if len(at) else cls(prompt=0, end=0)
@@ -84,7 +84,7 @@ class Row:
 
     @classmethod
     def of(cls, data: Sequence[Datum]) -> Row:
-        extents = [Extent.of(datum) for datum in data]
+        extents = [SupervisedSpan.of(datum) for datum in data]
         members: dict[bytes, list[int]] = {}
         for i, (datum, extent) in enumerate(zip(data, extents, strict=True)):
             members.setdefault(datum.tokens[: extent.prompt].tobytes(), []).append(i)
