@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from attrs import evolve, frozen
 sys.path.insert(0, str(Path(__file__).parent))
 
 from figures import Device, NotBelievableError, Work, decode_limit, training_flops
-from work import KNOWN, Ours, Timed, plain_attention, timed, transformers_decode, write_model
+from work import Ours, Timed, timed, transformers_decode, write_model
 
 from rlvr import PrerequisiteError
 from rlvr_rtx4090.card import Card
@@ -59,8 +58,7 @@ SWITCHES: Mapping[str, Mapping[str, Any]] = {
 }
 """The optimisations of RookWorld's list: the value of `torch.*` that turns one to its other side.
 
-`attention` is no option: the plain attention is put in the place of the device's. Fused AdamW has
-no other side: the product has no slower one.
+Fused AdamW has no other side: the product has no slower one.
 """
 
 
@@ -189,10 +187,7 @@ def switches(bench: Bench) -> Iterator[tuple[str, str]]:
 
     def measure(changes: Mapping[str, Any], part: str) -> Callable[[], str]:
         def work() -> str:
-            if missing := changes.keys() - KNOWN - {"attention"}:
-                return f"torch.{missing.pop()} is not offered yet"
-            with plain_attention() if "attention" in changes else nullcontext():
-                ours = bench.ours(shape, rank, **changes)
+            ours = bench.ours(shape, rank, **changes)
             count = bench.work.tokens
             if part == "decode":
                 count = ours.decode()

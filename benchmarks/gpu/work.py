@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
-from attrs import evolve, fields, frozen
+from attrs import frozen
 from figures import Work
 
 from rlvr import (
@@ -34,18 +33,13 @@ from rlvr.rollouts.group import GroupSampler
 from rlvr.training import minibatches, stages
 from rlvr_algos.advantages.group import GroupAdvantage
 from rlvr_algos.losses.grpo import GrpoLoss
-from rlvr_torch import backend
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
-from rlvr_torch.hardware.primitives import PLAIN
 from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.gpt2_files import save_gpt2
 from rlvr_torch.models.shape import Shape
 from rlvr_torch.training.optimizer import OptimSettings
-
-KNOWN = frozenset(one.name for one in fields(TorchConfig))
-"""Options that this version of the backend has."""
 
 
 def write_model(shape: Shape, folder: Path, device: torch.device) -> str:
@@ -92,19 +86,6 @@ def write_model(shape: Shape, folder: Path, device: torch.device) -> str:
     return f"hf:{place}"
 
 
-@contextmanager
-def plain_attention() -> Iterator[None]:
-    """A backend made inside attends as on a CPU, with masks, instead of by the flash kernel."""
-    kept = backend.hardware_of
-    backend.hardware_of = lambda device: evolve(
-        kept(device), packed_attention=PLAIN.packed_attention
-    )
-    try:
-        yield
-    finally:
-        backend.hardware_of = kept
-
-
 @frozen(kw_only=True)
 class Timed:
     """Seconds of one repetition, and the most memory that tensors took (0: not known)."""
@@ -136,8 +117,7 @@ class Ours:
     def __init__(
         self, spec: str, options: Mapping[str, Any], work: Work, device: torch.device
     ) -> None:
-        kept = {name: value for name, value in options.items() if name in KNOWN}
-        config = TorchConfig(device=device.type, **kept)
+        config = TorchConfig(device=device.type, **options)
         self._context = BuildContext(model=spec, train=OptimSettings(lr=1e-6), steps=10**6)
         self._device, self._work = device, work
         self.backend = TorchBackend(config, self._context)

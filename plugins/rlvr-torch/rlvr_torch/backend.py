@@ -74,7 +74,7 @@ class TorchBackend(Backend):
     ) -> None:
         config = config or TorchConfig()
         self.device = choose_device(config.device)
-        self._hardware = hardware = hardware or hardware_of(self.device)
+        hardware = (hardware or hardware_of(self.device)).chosen_by(config)
         self._config = config = settled(config, self.device)
         allow_tf32(self.device, config.tf32)
         self.dtype: torch.dtype = getattr(torch, config.dtype)

@@ -29,6 +29,12 @@ class TorchConfig:
         "false: cast them at each use",
     )
     tf32: bool = option(True, "On an NVIDIA card products in float32 may round inputs to TF32")
+    attention: str = option(
+        "auto",
+        "auto: the device's kernels; plain: products and masks, which copy shared prompts",
+        choices=("auto", "plain"),
+    )
+    graphs: bool = option(True, "On an NVIDIA card decode by CUDA graphs that are captured once")
     threads: int = option(
         0,
         "CPU threads; 0: one a core, and one for decoding with up to 1 million weights",

@@ -137,7 +137,8 @@ def planned(
         prompt=min(PROMPT, positions - completion),
         completion=completion,
         group=group,
-        copies_prompts=kept.get("dtype") == "float32",  # the flash kernel needs bfloat16
+        # The flash kernel needs bfloat16.
+        copies_prompts=kept.get("dtype") == "float32" or config.attention == "plain",
         has_reference=has_reference and config.reference != "adapter-off",
     )
     return fit(shape, evolve(settings, **kept), memory, fixed=frozenset(fixed))

@@ -39,7 +39,7 @@ from rlvr_torch.training.top_k import as_datum, top_k
 log = structlog.get_logger(__name__)
 
 Found = TypeVar("Found")
-_USED = ("device", "dtype", "tf32", "threads", "microbatch_tokens", "logprob_chunk")
+_USED = ("device", "dtype", "tf32", "attention", "threads", "microbatch_tokens", "logprob_chunk")
 """Options that mean a teacher too; the others are the student's alone."""
 
 
@@ -77,7 +77,7 @@ class TorchTeacher(Teacher):
         if source.hf is not None:  # nothing is ever added to them, so half the bytes are enough
             net.module.to(self._dtype)
         self._net = on_device(net, device)
-        hardware = hardware_of(device)
+        hardware = hardware_of(device).chosen_by(config)
         self._attention = hardware.packed_attention(self._dtype)
         self._product = hardware.head_product(self._dtype)
         self.context_length: int = self._net.positions

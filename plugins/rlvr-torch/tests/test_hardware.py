@@ -17,6 +17,7 @@ from rlvr import BuildContext, GenerateRequest, SamplingParams
 from rlvr.testing.backend import LikelihoodLoss
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.generation.captured.attention import TableAttention
 from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.captured.graphs import Capture, CUDACapture
 from rlvr_torch.generation.cpu.weights import PackedWeights
@@ -101,6 +102,39 @@ def test_a_card_captures_with_cuda_graphs(model):
     """The record's capture; none is made, and no card is asked, before a pass was run often."""
     engine = CUDA.engine(model, TorchBackend(None, BuildContext(model=SPEC)).tokenizer)
     assert type(engine._capture) is CUDACapture
+
+
+class Refusing(Capture):
+    """Records no pass."""
+
+    def record(self, step):
+        raise AssertionError("a pass was captured")
+
+
+def test_options_put_the_plain_ways_in_place_of_the_devices():
+    """`torch.graphs` and `torch.attention`, each alone; the defaults change nothing."""
+    assert CUDA.chosen_by(TorchConfig()) is CUDA
+    card = evolve(CPU, engine=partial(CUDA.engine, capture_of=Refusing), is_captured=True)
+
+    def drawn(**options):
+        config = TorchConfig(device="cpu", **options)
+        context = BuildContext(model=SPEC, train=OptimSettings(lr=0.1), steps=1)
+        engine = TorchBackend(config, context, card)._engine
+        return [completion.tokens.tolist() for completion in engine.generate(requests())], engine
+
+    with pytest.raises(AssertionError, match="captured"):
+        drawn()
+    found, engine = drawn(graphs=False)
+    assert found == drawn(graphs=False, attention="plain")[0]
+    assert type(engine._capture) is Capture
+
+    plain = CUDA.chosen_by(TorchConfig(attention="plain"))
+    assert plain.packed_attention(torch.bfloat16) is PLAIN.packed_attention(torch.bfloat16)
+    assert plain.engine.keywords["attention"] is TableAttention
+    assert plain.engine.keywords["capture_of"] is CUDACapture
+    for hardware in (CPU, PLAIN):
+        chosen = hardware.chosen_by(TorchConfig(attention="plain", graphs=False))
+        assert chosen.engine is hardware.engine
 
 
 def test_a_backend_computes_with_the_hardware_it_is_given(make_datum):

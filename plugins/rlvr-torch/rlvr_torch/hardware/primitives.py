@@ -10,13 +10,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 import torch
-from attrs import frozen
+from attrs import evolve, frozen
 
+from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.captured.attention import DecodeAttention, TableAttention
 from rlvr_torch.generation.captured.engine import CapturedEngine
-from rlvr_torch.generation.captured.graphs import CUDACapture
+from rlvr_torch.generation.captured.graphs import Capture, CUDACapture
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.head_product import FLOAT32, BFloat16HeadProduct, HeadProduct
@@ -102,9 +104,11 @@ class Hardware:
     """How the output head multiplies in training, by the type of the products, to float32 logits.
     Sampling's is the engine's (`weights_of`), and should be the same."""
     engine: Callable[..., Engine] = _plain_engine
+    """Makes our engine: how decoding reads weights and prompts."""
+    is_captured: bool = False
     """
-    Makes our engine: how decoding reads weights and prompts. Where it is a `CapturedEngine`, its
-    primitives are `capture_of`, `attention` and `draw`: `partial(CUDA.engine, draw=...)`.
+    Whether the engine is a `CapturedEngine`, whose primitives are `capture_of`, `attention` and
+    `draw`: `partial(CUDA.engine, draw=...)`.
     """
     weight_storage: Callable[[Net, torch.dtype], WeightStorage] = WeightStorage
     """How trained weights are stored for products in a lower type."""
@@ -117,6 +121,17 @@ class Hardware:
     is_compiled: bool = False
     """What `torch.compile=auto` means."""
 
+    def chosen_by(self, config: TorchConfig) -> Hardware:
+        """The same with what `torch.attention` and `torch.graphs` put in place of the device's."""
+        changed = self
+        if config.attention == "plain":
+            changed = evolve(changed, packed_attention=_in_blocks)
+        ways: dict[str, Any] = {} if config.graphs else {"capture_of": Capture}
+        ways |= {"attention": TableAttention} if config.attention == "plain" else {}
+        if self.is_captured and ways:
+            changed = evolve(changed, engine=partial(self.engine, **ways))
+        return changed
+
 
 PLAIN = Hardware()
 CPU = Hardware(engine=Engine, weight_storage=CopiedWeights, has_own_memory=False)
@@ -125,6 +140,7 @@ CUDA = Hardware(
     weight_storage=CopiedWeights,
     packed_attention=_by_flash,
     engine=_captured_engine,
+    is_captured=True,
     has_tf32=True,
     has_4bit=True,
     is_compiled=True,
