@@ -51,7 +51,6 @@ def carry_states(decoder: nn.Module, config: Any) -> bool:
     return bool(layers)
 
 
-@torch.compiler.disable
 def _carried(layer: int, forward: Callable[..., Any], first: str, *args: Any, **kwargs: Any) -> Any:
     attend = kwargs.pop("rlvr_attend", None)
     if attend is None:  # the model is called as a whole
