@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -49,6 +49,11 @@ def carry_states(decoder: nn.Module, config: Any) -> bool:
         first = next(iter(inspect.signature(module.forward).parameters))
         module.forward = partial(_carried, layer, module.forward, first)
     return bool(layers)
+
+
+@cache  # one for all layers, so that they share what is compiled
+def _uncompiled() -> Callable[..., Any]:
+    return torch.compiler.disable(_carried)  # no decorator: it imports the compiler
 
 
 def _carried(layer: int, forward: Callable[..., Any], first: str, *args: Any, **kwargs: Any) -> Any:
