@@ -47,7 +47,7 @@ def carry_states(decoder: nn.Module, config: Any) -> bool:
             raise BackendError(f"{len(found)} parts of layer {layer} ({kinds[layer]}) take a cache")
         (module,) = found
         first = next(iter(inspect.signature(module.forward).parameters))
-        module.forward = partial(_carried, layer, module.forward, first)
+        module.forward = partial(_uncompiled(), layer, module.forward, first)
     return bool(layers)
 
 
