@@ -18,6 +18,7 @@ from rlvr_torch.models.hf import states
 from rlvr_torch.models.hf.supported import build_net
 from rlvr_torch.training.activation_checkpointing import checkpoint_layers
 from rlvr_torch.training.packing.packed_attention import PackedAttention
+from rlvr_torch.training.packing.packed_states import PackedStates
 from rlvr_torch.training.packing.prefix_packing import supervised_hidden
 
 transformers = pytest.importorskip("transformers")
@@ -204,6 +205,23 @@ def test_a_shared_prompt_is_read_once(make_datum):
     assert read == [(1, 20), (2, 12)]  # of one token nothing is read
 
 
+def test_no_layer_reads_much_padding_or_one_token_after_a_state():
+    """Kernels of decoding, which one token after a state asks for, have no backward pass."""
+    leads, rests = np.array([200, 1, 7, 4000, 3]), np.array([4000, *[99] * 40, 1, 1, 0, 130])
+    owners = np.array([0] * 42 + [1, 1, 2])
+    tokens, seen = int(leads.sum() + rests.sum()), []
+
+    def step(inputs, state):
+        seen.append((inputs.shape[:2], bool(state)))
+        return inputs, {"of": inputs[:, :1, 0]}
+
+    carry = PackedStates(leads, rests, owners, torch.device("cpu"))
+    inputs = torch.arange(tokens).float()[None, :, None]
+    assert torch.equal(carry(0, inputs, step), inputs)
+    assert sum(rows * length for (rows, length), _ in seen) < 1.3 * tokens
+    assert min(length for (_, length), is_going_on in seen if is_going_on) == 2
+
+
 def requests_of(lengths, seed=0):
     """Prompts of 1, 2, 7, 33 and 70 tokens, each asked several times."""
     random = np.random.default_rng(seed)
@@ -282,6 +300,9 @@ def test_states_go_with_their_prompts():
             batch.step()
             held = batch._cache.states
             assert set(held._prompts) <= batch._cache.prompts.used
+            for state in (state for prompt in held._prompts.values() for state in prompt.values()):
+                for value in state.values():  # nothing of other prompts is kept with it
+                    assert value.untyped_storage().nbytes() == value.nbytes
             for state in held._rows.values():
                 assert {len(value) for value in state.values()} <= {2, 4}
     assert len(held._prompts) <= 5
@@ -334,6 +355,20 @@ def test_the_captured_engine_leaves_it_to_the_plain_one():
         engine = CapturedEngine(net, NoEnd())
     assert [event["event"] for event in events] == ["not_captured"]
     assert_theirs(theirs, request, engine.generate([request])[0])
+
+
+def test_a_layer_that_is_not_told_its_state_is_found_when_loading(monkeypatch):
+    """It would read a packed row as one sequence, and the whole text as it should."""
+    carried = states._carried
+
+    def untold(layer, forward, first, *args, **kwargs):
+        if layer == 1:
+            kwargs.pop("rlvr_attend", None)
+        return carried(layer, forward, first, *args, **kwargs)
+
+    monkeypatch.setattr(states, "_uncompiled", lambda: untold)
+    with pytest.raises(BackendError, match=r"layers \[1\] are not told"):
+        made("all linear")
 
 
 @pytest.mark.parametrize("lost", ["update_conv_state", "update_recurrent_state"])

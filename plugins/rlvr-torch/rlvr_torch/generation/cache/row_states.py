@@ -38,7 +38,8 @@ class RowStates:
                 mixed = part.new_zeros(inputs.shape)
             mixed[rows, :length] = part
             for i, row in enumerate(rows):
-                one = {name: value[i : i + 1] for name, value in state.items()}
+                # Copies, for a view of one prompt keeps the states of all that were read with it.
+                one = {name: value[i : i + 1].clone() for name, value in state.items()}
                 self._prompts.setdefault(self._reading[row][0], {})[layer] = one
         assert mixed is not None
         return mixed

@@ -65,7 +65,8 @@ class HFNet:
         self.logit_softcap = float(getattr(config, "final_logit_softcapping", None) or 0.0)
         self.logit_scale = float(getattr(config, "logit_scale", None) or 1.0)
         self.logit_scale /= float(getattr(config, "logits_scaling", None) or 1.0)
-        self.has_states = carry_states(self.decoder, config)
+        self.state_layers = carry_states(self.decoder, config)
+        self.has_states = bool(self.state_layers)
         self.heads: Sequence[Heads] = _record_heads(self)
 
     @property

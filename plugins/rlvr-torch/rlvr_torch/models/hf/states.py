@@ -24,9 +24,9 @@ STATEFUL = frozenset({"linear_attention", "conv"})
 """Kinds of layers, by transformers' `layer_types`."""
 
 
-def carry_states(decoder: nn.Module, config: Any) -> bool:
+def carry_states(decoder: nn.Module, config: Any) -> frozenset[int]:
     """
-    Let all layers that keep a state take it from who calls the decoder; whether there are any.
+    Let the layers that keep a state, which are given back, take it from the decoder's caller.
 
     Raises:
         BackendError: A layer has no part, or several, that take a cache.
@@ -48,7 +48,7 @@ def carry_states(decoder: nn.Module, config: Any) -> bool:
         (module,) = found
         first = next(iter(inspect.signature(module.forward).parameters))
         module.forward = partial(_uncompiled(), layer, module.forward, first)
-    return bool(layers)
+    return frozenset(layers)
 
 
 @cache  # one for all layers, so that they share what is compiled

@@ -148,12 +148,19 @@ def _difference(net: HFNet) -> float:
     finally:
         net.decoder.set_attn_implementation(net.attention)
     positions = torch.arange(length, device=tokens.device)
-    attend = Carrying(net.attend_causal, _in_parts)
-    ours = net.logits(net.hidden(tokens, positions, attend)).float()
+    carried: set[int] = set()
+
+    def carry(layer: int, inputs: Tensor, step: Step) -> Tensor:
+        carried.add(layer)
+        return _in_parts(inputs, step)
+
+    ours = net.logits(net.hidden(tokens, positions, Carrying(net.attend_causal, carry))).float()
+    if lost := net.state_layers - carried:
+        raise BackendError(f"layers {sorted(lost)} are not told which state they go on from")
     return float((ours - theirs).abs().max() / theirs.abs().max().clamp(min=1e-6))
 
 
-def _in_parts(layer: int, inputs: Tensor, step: Step) -> Tensor:
+def _in_parts(inputs: Tensor, step: Step) -> Tensor:
     """As training and sampling do it: a prompt, a token, the rest, each from the state before."""
     half, mixed = len(inputs[0]) // 2, []
     state: State = {}

@@ -33,17 +33,25 @@ class PackedStates:
         alone = np.arange(shared, len(leads))
         going_on = len(leads) + np.flatnonzero(is_there)
 
-        def stacked(which: np.ndarray) -> _Stacked:
-            return _Stacked(starts[which], lengths[which], device)
+        def stacked(which: np.ndarray, least: int = 1) -> _Stacked:
+            return _Stacked(starts[which], lengths[which], least, device)
+
+        def alike(which: np.ndarray) -> list[np.ndarray]:  # less than half of a stack is padding
+            sizes = np.ceil(np.log2(lengths[which]))
+            return [which[sizes == size] for size in np.unique(sizes)]
 
         self._prompts = [stacked(which) for which in prompts]
-        self._alone = stacked(alone) if len(alone) else None
-        self._rests = stacked(going_on) if shared else None
+        self._alone = [stacked(which) for which in alike(alone)]
+        self._rests: list[tuple[_Stacked, Tensor]] = []
         if shared:
-            places = np.argsort(np.concatenate(prompts))[owners[is_there]]
-            self._owners = torch.from_numpy(places).to(device)
-        parts = [*self._prompts, self._alone, self._rests]
-        order = np.concatenate([part.at for part in parts if part is not None])
+            places = np.argsort(np.concatenate(prompts))
+            for which in alike(going_on):
+                after = torch.from_numpy(places[owners[which - len(leads)]]).to(device)
+                # One token after a state would be read as in decoding, by kernels that have no
+                # backward pass.
+                self._rests.append((stacked(which, least=2), after))
+        parts = [*self._prompts, *self._alone, *(part for part, _ in self._rests)]
+        order = np.concatenate([part.at for part in parts])
         self._back = torch.from_numpy(np.argsort(order)).to(device)  # (N,)
 
     def __call__(self, layer: int, inputs: Tensor, step: Step) -> Tensor:
@@ -54,22 +62,22 @@ class PackedStates:
             read, state = prompts.run(tokens, step, {})
             mixed.append(read)
             states.append(state)
-        if self._alone is not None:
-            mixed.append(self._alone.run(tokens, step, {})[0])
-        if self._rests is not None:
-            after = {
-                name: torch.cat([state[name] for state in states]).index_select(0, self._owners)
-                for name in states[0]
-            }
-            mixed.append(self._rests.run(tokens, step, after)[0])
+        mixed += [part.run(tokens, step, {})[0] for part in self._alone]
+        if self._rests:
+            after = {name: torch.cat([state[name] for state in states]) for name in states[0]}
+            for part, owners in self._rests:
+                begun = {name: value.index_select(0, owners) for name, value in after.items()}
+                mixed.append(part.run(tokens, step, begun)[0])
         return torch.cat(mixed).index_select(0, self._back)[None]
 
 
 class _Stacked:
     """Sequences of the row that are read together, padded on the right."""
 
-    def __init__(self, starts: np.ndarray, lengths: np.ndarray, device: torch.device) -> None:
-        steps = np.arange(lengths.max())
+    def __init__(
+        self, starts: np.ndarray, lengths: np.ndarray, least: int, device: torch.device
+    ) -> None:
+        steps = np.arange(max(least, lengths.max()))
         is_token = steps < lengths[:, None]  # (b, n)
         places = np.where(is_token, starts[:, None] + steps, 0)
         self.at = places[is_token]  # places in the row
