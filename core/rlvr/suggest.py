@@ -129,12 +129,12 @@ def differ_by_a_word(name: str, known: str) -> bool:
     """Whether one name has a word more than the other: seconds and expected_seconds."""
     short, long = sorted((words_of(name), words_of(known)), key=len)
     rests = [long[:i] + long[i + 1 :] for i in range(len(long))]
-    return not set(short) <= WEAK and any(_are_forms(short, rest) for rest in rests)
+    return not set(short) <= WEAK and short in rests
 
 
 def asks_alike(one: object, other: object) -> bool:
-    """Whether two functions take the same arguments: two or more, or one of the same name."""
+    """Whether two functions take arguments of the same names."""
     if not (inspect.isfunction(one) and inspect.isfunction(other)):
         return False
     own, others = ([*inspect.signature(f).parameters][1:] for f in (one, other))
-    return own == others != [] or (len(own) == len(others) > 1)
+    return own == others != []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,7 +132,15 @@ class Judge:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """What a coroutine gives that uses `sandbox`."""
-        return self._runner.run(work)
+        try:
+            return self._runner.run(work)
+        except BaseException:  # a time limit of the test, too: nothing of it goes on in the next
+            left = asyncio.all_tasks(self._runner.get_loop())
+            for task in left:
+                task.cancel()
+            self._runner.run(_ended(left))
+            self.end()
+            raise
 
     async def sandbox(self, config: CvdpConfig, hidden: Sequence[Path] = ()) -> Sandbox:
         """The sandbox of some options, opened by the first who asks for it."""
@@ -170,6 +178,10 @@ class Judge:
         self._runner.close()
 
 
+async def _ended(tasks: Collection[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @frozen
 class Bench:
     """Judges answers to rows; `judge` takes model text or files. `place` says in which sandbox."""
@@ -203,7 +215,7 @@ class Bench:
         return found[0]
 
     def reward(self, **options: Any) -> CvdpReward:
-        settings = {"timeout_s": 20.0, "idle_s": 1.0, **self.place, **options}
+        settings = {"timeout_s": 20.0, "idle_s": 2.0, **self.place, **options}
         return CvdpReward(CvdpConfig(**settings), BuildContext(dataset=self.folder / DATASET))
 
     def judge(
@@ -246,8 +258,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     Of a test with many cases, each case runs in one sandbox: every case and every sandbox.
 
-    The first cases take one sandbox each. Further ones take turns in those that are kept warm: one
-    that is made for each command takes four times the processor time.
+    The cases take one sandbox after the other, those that are made for each command every seventh
+    time from the fifth case on: they take four times the processor time.
     `RLVR_ALL_PLACES=1` runs each case in each sandbox, as the marker `every_place` asks for.
     """
     if os.environ.get("RLVR_ALL_PLACES"):
@@ -264,7 +276,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for known in cases.values():
         for number, items_of_case in enumerate(known.values()):
             warm = [item for item in items_of_case if item.callspec.params["place"] != "fresh"]
-            kept = [*items_of_case, *(warm or items_of_case) * number][number]
+            kept = [*items_of_case, *([*warm, *items_of_case] * number)][number]
             left_out += [item for item in items_of_case if item is not kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -153,7 +153,7 @@ def test_an_agent_that_crashes_or_takes_too_much_is_wrong(
     script: str, why: str, image_of: Callable[..., str]
 ) -> None:
     """As officially: the answer does not count, and it is an answer, not a failure of ours."""
-    limit = {"disk": 100, "stopped: time": 2}.get(why, 30)
+    limit = {"disk": 100, "stopped: time": 8}.get(why, 30)
     (found,) = attempt(image_of(script), timeout_s=limit, disk_mb=48, memory_mb=256)
 
     assert why in found.notes["agent"]["why"]
@@ -206,10 +206,10 @@ def test_processes_and_words_are_bounded(image_of: Callable[..., str]) -> None:
     # a shell that can start nothing more ends: what goes on needs no process
     bomb = "yes '\x1b[2J' & f() { f | f & }; f; while :; do :; done"
 
-    (found,) = attempt(image_of(bomb), timeout_s=4, processes=64)
+    (found,) = attempt(image_of(bomb), timeout_s=8, processes=64)
 
     assert found.notes["agent"]["stopped"] == "time"
-    assert len(found.completion) <= 20_000
+    assert 0 < len(found.completion) <= 20_000
     assert "\x1b" not in found.completion
 
 

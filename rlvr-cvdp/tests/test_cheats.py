@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from rlvr import Trajectory
@@ -311,7 +313,12 @@ assert open({str(file)!r}).read() == ""
     for hidden in ((folder.resolve(), file.resolve()), ()):
         reward = bench.reward()
         reward._hidden = hidden
-        outcome = bench.judged(reward, problem, answer)
+
+        async def once(reward=reward):  # in the sandbox that the reward itself opens
+            async with reward:
+                return await reward(problem, answer)
+
+        outcome = asyncio.run(once())
         is_covered = outcome.evidence["services"][0]["rc"] == 0
         assert is_covered == bool(hidden), outcome.evidence
 

@@ -112,7 +112,7 @@ def _undefended(text: str, folder: Path) -> str:
         )
     finally:
         os.close(handle)
-    return ran.stdout + ran.stderr[-500:]
+    return ran.stdout if "SAID " in ran.stdout else ran.stdout + ran.stderr[-500:]
 
 
 def _outside(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:

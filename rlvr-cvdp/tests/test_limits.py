@@ -81,13 +81,13 @@ WRITE = """\
     for a in range(4):"""
 
 
-@pytest.mark.parametrize(("files", "size", "why"), [(60, 1_000_000, "disk"), (1, 9_000_000, "")])
+@pytest.mark.parametrize(("files", "size", "why"), [(150, 1_000_000, "disk"), (1, 9_000_000, "")])
 def test_what_is_written_is_bounded(bench, files, size, why):
     """One big file, or many that are big together, end the simulation."""
     write = WRITE.format(files=files, size=size)
     test = bench.test.replace("    for a in range(4):", write)
     problem = bench.problem(harness={"src/test_inc.py": test})
-    assert bench.rtl(bench.right, problem, disk_mb=100).score01 == 1.0
+    assert bench.rtl(bench.right, problem, disk_mb=200).score01 == 1.0
     reward = bench.rtl(bench.right, problem, file_mb=4, disk_mb=20)
     assert reward.score01 == 0.0, reward.evidence
     assert why in reward.evidence["why"]

@@ -125,7 +125,7 @@ def test_a_verdict_may_wait_longer_for_its_program_than_its_deadline(bench: Any)
     """The machine's only place is taken for more than `verify.deadline_s`: the answer is judged."""
     _, reward, problem = opened(bench, 1)
     right = Trajectory.from_text(problem.id, f"```verilog\n{bench.right}\n```")
-    deadline_s = 8.0
+    deadline_s = 15.0
 
     async def work() -> list[Any]:
         async with reward, asyncio.timeout(150):

@@ -152,7 +152,9 @@ def adapted_by(
 ) -> dict[str, float]:
     """What an advantage or a loss remembers after a step."""
     at = Border(part, part.kind, "adapted", promised="a mapping of texts to numbers")
-    return numbers_of(part, part.kind, "adapted", at.call(part.adapted, memory, metrics))
+    found = at.call(part.adapted, memory, metrics)
+    numbers = numbers_of(part, part.kind, "adapted", found)
+    return {name: found[name] if isinstance(found[name], int) else n for name, n in numbers.items()}
 
 
 def warnings_of(part: LearningPart | Task, of: Mapping[str, float] | str) -> list[str]:

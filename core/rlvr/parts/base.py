@@ -192,7 +192,8 @@ def _check(cls: type[Part], own: Mapping[str, object], beside: Collection[str], 
         likely = [k for k in alike if is_like(name, k) and _is_open(cls, k, False)]
         likely = [k for k in slips if k in alike] or likely
         near = [k for k in known if not likely and _is_short_for(cls, name, own[name], k)]
-        likely = likely or [k for k in near if k in alike and not set(near) & set(beside)]
+        is_beside = any(k in beside or _is_defined(cls, k) for k in near)
+        likely = likely or [k for k in near if k in alike and not is_beside]
         if likely:
             meant = max(likely, key=lambda k: share(name, k))
             warnings.warn(
@@ -219,6 +220,10 @@ def _is_short_for(cls: type[Part], name: str, own: object, known: str) -> bool:
     """Whether a method may be meant as another one: a word more or less, and the same arguments."""
     meant = getattr(cls, known, None)
     return differ_by_a_word(name, known) and asks_alike(own, meant) and _is_open(cls, known, False)
+
+
+def _is_defined(cls: type[Part], name: str) -> bool:
+    return any(name in vars(base) for base in cls.__mro__ if base not in _kinds(cls))
 
 
 def _meant(name: str) -> str:
