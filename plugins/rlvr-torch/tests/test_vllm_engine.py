@@ -320,16 +320,28 @@ def test_adapters_that_vllm_does_not_take_are_merged(fake, settings, error, refu
     assert torch.equal(layer.base_layer.weight, before), "the base has drifted"
 
 
+def test_a_full_card_is_no_refusal_of_an_adapter(fake):
+    """The error of vLLM stays what it is; nothing is merged."""
+    fake.error = "No available memory for the cache blocks"
+    with structlog.testing.capture_logs() as logs, pytest.raises(ValueError, match="No available"):
+        VLLMEngine(adapted_net(), Letters(), model="DIR", read_version=lambda: 0)
+    assert logs == []
+
+
 @pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
 @pytest.mark.parametrize(
-    ("targets", "is_cpu", "level"), [("q_proj", False, 1), ("q_proj", True, 2), ("", False, 2)]
+    ("targets", "is_cpu", "level"), [("q_proj", False, 1), ("q_proj", True, 2), ("", False, 0)]
 )
 def test_adapters_of_a_mixture(fake, make_hf, targets, is_cpu, level):
-    """On attention they go by themselves, where vLLM has kernels; those on experts are merged."""
+    """On attention they go by themselves, where vLLM has kernels; on experts they are refused."""
     pytest.importorskip("peft", reason="peft is not installed")
     net, fake.is_cpu = load_net(str(make_hf("mixtral"))), is_cpu
     attach(net, TorchConfig(lora_rank=2, lora_targets=targets or "all-linear"), 0)
-    assert handover_of(net).sleep_level == level
+    if level:
+        assert handover_of(net).sleep_level == level
+    else:
+        with pytest.raises(ConfigError, match=r"experts[\s\S]*adapt attention alone"):
+            handover_of(net)
 
 
 def test_weights_that_do_not_arrive_end_the_run(fake):

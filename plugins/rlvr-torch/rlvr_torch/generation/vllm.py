@@ -15,6 +15,7 @@ order of calls against a stand-in, and what arrives against vLLM on a CPU where 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import re
@@ -138,11 +139,14 @@ class VLLMEngine(InferenceEngine):
     def _build(self, **settings: Any) -> Any:
         try:
             return self._vllm.LLM(**settings, **self._handover.settings)
-        except ValueError as error:
-            if not self._handover.settings:
+        except (ValueError, AssertionError, RuntimeError) as error:
+            about = [line for line in str(error).splitlines() if "lora" in line.lower()]
+            if not self._handover.settings or not about:  # a full card, say
                 raise
-            self._handover = merged(self._net, str(error))
-        return self._vllm.LLM(**settings)  # after the error, which held what was built so far
+            self._handover = merged(self._net, about[0].strip())
+        gc.collect()  # after the error, which held what was built so far
+        torch.cuda.empty_cache()
+        return self._vllm.LLM(**settings)
 
     def score(self, data: Sequence[Datum], _version: int) -> list[FloatArray]:
         """

@@ -16,7 +16,7 @@ import structlog
 from torch import Tensor
 
 from rlvr import BackendError
-from rlvr_torch.models.hf.file_weights import file_weights
+from rlvr_torch.models.hf.file_weights import adapted_weights, file_weights
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.lora.adapters import quietly
 from rlvr_torch.runtime.device import vllm_is_for_cpu
@@ -114,16 +114,19 @@ class Adapter:
 
 
 def handover_of(net: HFNet) -> FullWeights | Adapter:
-    """The adapter where the net has one that vLLM can add, else all weights; it is said why."""
+    """
+    The adapter where the net has one that vLLM can add, else all weights; it is said why.
+
+    Raises:
+        ConfigError: Adapters are on experts, which neither way hands over.
+    """
     if net.adapted is None:
         return FullWeights(net)
     (settings,) = net.adapted.peft_config.values()
     rank = max(settings.r, *(settings.rank_pattern or {}).values(), 0)
     if settings.use_dora:
         return merged(net, "it adds no DoRA")
-    adapted = (one for one in net.model.modules() if hasattr(one, "get_base_layer"))
-    if any(not hasattr(one.get_base_layer(), "weight") for one in adapted):
-        return merged(net, "it is on more than single layers")  # experts, which are one tensor
+    adapted_weights(net)
     if vllm_is_for_cpu() and any(
         name.endswith(".experts") for name, _ in net.model.named_modules()
     ):

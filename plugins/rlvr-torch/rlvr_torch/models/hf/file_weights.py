@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Any
 
 from torch import Tensor
 
@@ -36,24 +37,32 @@ def file_weights(net: HFNet) -> Iterator[tuple[str, Tensor]]:
         yield from revert_weight_conversion(net.model, dict(group)).items()
 
 
-def _merged(net: HFNet) -> Iterator[tuple[str, Tensor]]:
-    """Parameters and what else is saved, under transformers' own names."""
+def adapted_weights(net: HFNet) -> dict[str, Any]:
+    """The adapted layers by the name of their base's weight; raises as `file_weights`."""
     adapted = {
         f"{name}.base_layer.weight": module
         for name, module in net.model.named_modules()
         if hasattr(module, "get_base_layer") and getattr(module, "lora_A", None)
     }
-    known: set[int] = set()
-    for name, value in net.model.named_parameters():
-        known.add(value.data_ptr())
-        if ".lora_" in name:
-            continue
-        if ".base_layer." in name and name not in adapted and not name.endswith(".bias"):
+    for name, _ in net.model.named_parameters():
+        is_base = ".base_layer." in name and ".lora_" not in name and not name.endswith(".bias")
+        if is_base and name not in adapted:
             raise ConfigError(
                 "the weights were to be handed over under the names of their files.",
                 f"found: adapters on {name}, which is no linear layer",
                 "adapt attention alone: torch.lora_targets=q_proj,k_proj,v_proj,o_proj",
             )
+    return adapted
+
+
+def _merged(net: HFNet) -> Iterator[tuple[str, Tensor]]:
+    """Parameters and what else is saved, under transformers' own names."""
+    adapted = adapted_weights(net)
+    known: set[int] = set()
+    for name, value in net.model.named_parameters():
+        known.add(value.data_ptr())
+        if ".lora_" in name:
+            continue
         weight = value.detach()
         if (module := adapted.get(name)) is not None:
             before = weight.clone()
