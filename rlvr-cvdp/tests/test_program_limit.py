@@ -59,7 +59,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter]:
 def opened(bench: Any, workers: int, **options: Any) -> tuple[CvdpTask, CvdpReward, Problem]:
     """A task of several turns, the reward of the same run, and their problem."""
     context = BuildContext(dataset=bench.dataset(bench.row()), workers=workers)
-    config = CvdpConfig(**{**bench.place, "timeout_s": 20.0, "turns": 3, **options})
+    config = CvdpConfig(**{**bench.place, "warm": 0, "timeout_s": 20.0, "turns": 3, **options})
     task = CvdpTask(config, context)
     (problem,) = task.problems("all")
     return task, CvdpReward(config, context), problem
@@ -78,7 +78,7 @@ def test_fifty_turns_at_once_run_few_programs(bench: Any, programs: Counter, mod
     said = "```run compile\n```" if mode == "agent" else answer(1)
     extra = {"context": {"rtl/inc.sv": bench.right}} if mode == "agent" else {}
     context = BuildContext(dataset=bench.dataset(bench.row(**extra)), workers=2)
-    config = CvdpConfig(**bench.place, turns=3, mode=mode, feedback_tests=False)
+    config = CvdpConfig(**{**bench.place, "warm": 0}, turns=3, mode=mode, feedback_tests=False)
 
     async def work() -> None:
         async with CvdpTask(config, context) as task:
