@@ -16,7 +16,7 @@ from rlvr.testing.contract import check_part
 OPTIONAL: dict[type[Part], tuple[str, ...]] = {
     Backend: ("capabilities", "eval_loss", "live_policy"),
     Policy: (
-        *("can_export", "draws_on_server", "export_weights", "generate_many"),
+        *("can_export", "context_length", "draws_on_server", "export_weights", "generate_many"),
         *("image_processor", "is_strict", "makes_rollouts", "rollout", "score"),
     ),
     Sampler: ("draws_from_policy", "drawn_by", "exports_weights", "why_empty"),
