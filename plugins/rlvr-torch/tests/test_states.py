@@ -207,7 +207,7 @@ def test_a_shared_prompt_is_read_once(make_datum):
 
 def test_no_layer_reads_much_padding_or_one_token_after_a_state():
     """Kernels of decoding, which one token after a state asks for, have no backward pass."""
-    leads, rests = np.array([200, 1, 7, 4000, 3]), np.array([4000, *[99] * 40, 1, 1, 0, 130])
+    leads, rests = np.array([200, 1, 7, 4000, 0, 3]), np.array([4000, *[99] * 40, 1, 1, 0, 130])
     owners = np.array([0] * 42 + [1, 1, 2])
     tokens, seen = int(leads.sum() + rests.sum()), []
 

@@ -30,7 +30,7 @@ class PackedStates:
         is_there = rests > 0
         shared = int(owners.max()) + 1 if is_there.any() else 0
         prompts = [np.flatnonzero(leads[:shared] == n) for n in np.unique(leads[:shared])]
-        alone = np.arange(shared, len(leads))
+        alone = shared + np.flatnonzero(leads[shared:])  # of an unsupervised one nothing is read
         going_on = len(leads) + np.flatnonzero(is_there)
 
         def stacked(which: np.ndarray, least: int = 1) -> _Stacked:
