@@ -203,8 +203,8 @@ def test_an_agent_may_survive_the_end_of_a_process_of_its_own(
 
 def test_processes_and_words_are_bounded(image_of: Callable[..., str]) -> None:
     """A fork bomb and endless output end with the agent's time; what is kept of it is short."""
-    # a shell that can start nothing more ends: what goes on needs no process
-    bomb = "yes '\x1b[2J' & f() { f | f & }; f; while :; do :; done"
+    # a shell that cannot fork ends: only a subshell forks once the bomb has begun
+    bomb = "yes '\x1b[2J' & f() { f | f & }; (f) & while :; do :; done"
 
     (found,) = attempt(image_of(bomb), timeout_s=8, processes=64)
 
