@@ -27,6 +27,8 @@ _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes of a weight in 4 bits: half a byte, and an 8-bit scale for each 64 (QLoRA, section 3)."""
 _MOMENTS = {"adamw": 8.0, "adamw-8bit": 2.0 + 8 / 256, "adamw-offload": 0.0}
 """Bytes of AdamW's two moments of a trained weight on the device."""
+_PAGE = 64
+"""Tokens of a page of the KV cache."""
 _HOST = {"adamw": 0.0, "adamw-8bit": 0.0, "adamw-offload": 16.0}
 """Bytes in the machine's memory: moments, and copies of a weight and its gradient."""
 _BYTES = {"float32": 4, "bfloat16": 2}
@@ -127,7 +129,8 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
     logits = min(settings.logprob_chunk, settings.microbatch_tokens) * shape.vocabulary * each
     rounded = head * 2 if compute == 2 and not rank else 0  # of a float32 head
     per_key = 2 * (shape.layers - shape.stateful) * shape.keys * compute
-    rows, slots = _power(settings.decode_rows), _power(settings.completion)
+    rows = _power(settings.decode_rows)
+    pages = _power(settings.decode_rows * -(-settings.completion // _PAGE)) + 2  # two: no row's
     count = -(-settings.decode_rows // settings.group)
     prompts = count * _power(settings.prompt)
     return MemoryPlan(
@@ -142,7 +145,7 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
             **({} if settings.weight_copies else copies),  # autocast's, for a pass
         },
         sampling={
-            "KV cache": per_key * (prompts + rows * slots),
+            "KV cache": per_key * (prompts + pages * _PAGE),
             **({"states": shape.state * 4 * (count + settings.decode_rows)} if shape.state else {}),
             "sampled logits": 2 * rows * shape.vocabulary * 4 + rounded,
         },

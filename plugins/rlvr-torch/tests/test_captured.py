@@ -11,6 +11,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -18,6 +20,7 @@ from rlvr import BackendError, GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.captured.graphs import Capture, CUDACapture
+from rlvr_torch.generation.captured.pages import PAGE, Pages
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
@@ -209,7 +212,14 @@ def test_a_replay_reads_and_writes_memory_that_stays(net):
     stores = (cache._keys, cache._values, cache.prompts.keys, cache.prompts.values)
     kept = [t for store in stores for t in store]
     kept += [memory.drawn, memory.found, memory._settings, memory._shares, memory._numbers]
-    kept += [memory._ends, memory._base_at, cache.clock_at, cache.births, cache._starts]
+    kept += [
+        memory._ends,
+        memory._base_at,
+        cache.clock_at,
+        cache.births,
+        cache._starts,
+        cache._pages.table,
+    ]
     kept += [t for tab in cache._attention._tables.values() for t in (tab.of_row, tab.of_seat)]
     kept += list(net.parameters())
     known = {storage(t) for t in kept if t.numel()}
@@ -217,6 +227,53 @@ def test_a_replay_reads_and_writes_memory_that_stays(net):
     for recording in capture.recordings[-len(memory.graphs._replays) :]:
         strangers = [t for t in recording.given() if t.numel() > 1 and storage(t) not in known]
         assert [tuple(t.shape) for t in strangers] == []
+
+
+@given(data=st.data())
+def test_a_page_is_one_rows(data):
+    """Whatever rows grow, move, end and begin anew: no page is lost, and none is two rows'."""
+    pages, ages, count = Pages(torch.device("cpu")), {}, 6
+    pages.reserve(count, 1)
+    for _ in range(data.draw(st.integers(1, 30))):
+        row = data.draw(st.integers(0, count - 1))
+        other = data.draw(st.integers(0, count - 1))
+        if row not in ages:
+            ages[row] = 0
+        elif data.draw(st.booleans()):
+            ages[row] += data.draw(st.sampled_from([1, PAGE - 1, PAGE, 3 * PAGE]))
+        elif other not in ages:
+            pages.move(row, other)
+            ages[other] = ages.pop(row)
+        else:
+            pages.free(row)
+            del ages[row]
+        parts = {row: age // PAGE + 1 for row, age in ages.items()}
+        pages.reserve(0, max(parts.values(), default=1))
+        pages.add(pages.lack(parts))
+        assert pages.lack(parts) == 0
+        pages.hold(parts)
+
+        table = pages.table.tolist()
+        used = [page for row, n in parts.items() for page in table[row][:n]]
+        assert sorted([*used, *pages._free, 0, 1]) == list(range(pages.count))
+        assert all(table[row][n:] == [0] * (len(table[row]) - n) for row, n in parts.items())
+        assert all(set(table[row]) == {1} for row in set(range(count)) - set(ages))
+
+
+def test_memory_follows_the_tokens_that_there_are():
+    """One long row among many short ones costs its own pages; they are used again."""
+    net = GPT2(GPT2Config(vocab_size=31, n_positions=256, n_embd=32, n_layer=1, n_head=2))
+    engine = CapturedEngine(net, NoEnd())
+    requests = [
+        GenerateRequest(
+            prompt=np.array([1, 2]), params=SamplingParams(max_tokens=4 if i else 240), seed=i
+        )
+        for i in range(16)
+    ]
+    same(engine.generate(requests), Engine(net, NoEnd()).generate(requests))
+    assert engine._memory.cache._pages.count == 16 + 2  # 16 rows of 240 tokens would be 64
+    engine.generate(requests)
+    assert engine._memory.cache._pages.count == 16 + 2
 
 
 def test_new_weights_are_seen_by_replays(net):

@@ -194,11 +194,11 @@ def test_hand_worked_numbers() -> None:
     assert plan.sampling["sampled logits"] == 2 * 8 * 97 * 4 + 97 * 64 * 2
     frozen = plan_memory(shape, evolve(chosen, lora_rank=4), 8 * GIB)
     assert frozen.training["logits and head"] == 100 * 97 * 6
-    # keys and values of 2 prompts of 16, and of 8 rows of 32 (24 rounded up), in bfloat16
-    assert plan.sampling["KV cache"] == 2 * 2 * 64 * 2 * (2 * 16 + 8 * 32)
-    # rows and the slots of prompts are rounded up too
-    uneven = plan_memory(shape, evolve(chosen, decode_rows=9, prompt=33), 8 * GIB)
-    assert uneven.sampling["KV cache"] == 2 * 2 * 64 * 2 * (3 * 64 + 16 * 32)
+    # keys and values of 2 prompts of 16, of 8 pages of 64 for 8 rows and two more, in bfloat16
+    assert plan.sampling["KV cache"] == 2 * 2 * 64 * 2 * (2 * 16 + 10 * 64)
+    # pages (9 rows of 2) and the slots of prompts are rounded up to powers of two
+    uneven = plan_memory(shape, evolve(chosen, decode_rows=9, prompt=33, completion=65), 8 * GIB)
+    assert uneven.sampling["KV cache"] == 2 * 2 * 64 * 2 * (3 * 64 + 34 * 64)
     assert uneven.sampling["sampled logits"] == 2 * 16 * 97 * 4 + 97 * 64 * 2
     kept_by_layer = 1000 * 2 * 64 * 4 + 1000 * layer_bytes(shape, chosen)
     assert activations(shape, evolve(chosen, checkpointing="layers")) == kept_by_layer

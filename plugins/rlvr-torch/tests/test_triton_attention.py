@@ -92,18 +92,21 @@ def pasts(draw):
     def some(*shape):
         return torch.randn(*shape, generator=random).to(dtype)
 
-    prompts, span, slots = power(len(lengths)), 32, 40 + draw(st.sampled_from([0, 24]))
+    prompts, span, size = power(len(lengths)), 32, draw(st.sampled_from([16, 64]))
+    parts = -(-40 // size)
+    pages = torch.randperm(rows * parts + 2, generator=random)[: rows * parts].view(rows, parts)
     mine = [0 if place is None else lengths[place] for place in owner]
     past = Past(
         rows=rows,
         span=span,
-        width=40,
+        width=parts * size,
+        pages=pages.int(),
         lengths=torch.tensor(mine)[:, None],
         ages=torch.tensor(ages)[:, None],
         prompt_keys=[some(prompts, keys, width, span)],
         prompt_values=[some(prompts, keys, span, width)],
-        keys=[some(rows + 2, keys, slots, width)],
-        values=[some(rows + 2, keys, slots, width)],
+        keys=[some(rows * parts + 2, keys, size, width)],
+        values=[some(rows * parts + 2, keys, size, width)],
     )
     sinks = torch.randn(heads.queries, generator=random) if draw(st.booleans()) else None
     return heads, owner, past, some(rows, heads.queries, 1, width), sinks
@@ -138,6 +141,7 @@ def test_what_lies_behind_the_keys_is_not_read(kernels):
         rows=2,
         span=32,
         width=32,
+        pages=torch.tensor([[1], [0]], dtype=torch.int32),
         lengths=torch.tensor([[5], [0]]),
         ages=torch.tensor([[3], [0]]),
         prompt_keys=[torch.randn(1, 2, 8, 32)],
@@ -149,8 +153,8 @@ def test_what_lies_behind_the_keys_is_not_read(kernels):
     attention = kernels.TritonAttention([heads], CPU)
     wanted = mixed(attention, owner, past, q, None)
     past.prompt_keys[0][..., 5:] = past.prompt_values[0][:, :, 5:] = float("nan")
-    past.keys[0][0, :, 4:] = past.values[0][0, :, 4:] = float("nan")
-    past.keys[0][1, :, 1:] = past.values[0][1, :, 1:] = float("nan")
+    past.keys[0][1, :, 4:] = past.values[0][1, :, 4:] = float("nan")
+    past.keys[0][0, :, 1:] = past.values[0][0, :, 1:] = float("nan")
     assert torch.equal(mixed(attention, owner, past, q, None), wanted)
 
 
@@ -176,17 +180,19 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from rlvr_torch.generation.captured import triton_attention as kernels
+from rlvr_torch.generation.captured.pages import PAGE
 from rlvr_torch.models.interface import Heads
 
 KINDS = [(width, *kind) for width in (128, 512) for kind in (("bf16", 2), ("fp32", 4))]
 for width, name, size in KINDS:
     heads = Heads(queries=16, keys=4, width=width, scale=0.1, window=64, softcap=30.0)
     rows = kernels.TritonAttention([heads], torch.device("cpu"))._rows
-    shape = kernels.shape_of(heads, size, 256)
+    shape = kernels.shape_of(heads, size, PAGE)
     stages = shape.pop("num_stages")
-    given = {**shape, "B": rows, "M": 4 * rows, "HAS_SINKS": True}
+    given = {**shape, "B": rows, "M": 4 * rows, "HAS_SINKS": True, "PART": 256, "PAGE": PAGE}
     whole = {"item_places": "*i32", "item_rows": "*i32", "lengths": "*i64", "ages": "*i64"}
     whole |= dict.fromkeys(("tops", "totals", "mixes", "sinks"), "*fp32") | {"scale": "fp32"}
+    whole["pages"] = "*i32"
     whole |= dict.fromkeys(("q", "keys", "values", "out"), f"*{name}")
     for kernel in (kernels._over_prompts, kernels._over_own, kernels._together):
         names = kernel.arg_names

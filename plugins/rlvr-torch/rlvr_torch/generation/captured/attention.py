@@ -3,8 +3,8 @@
 A row sees the tokens of its prompt, which its group shares and whose keys are stored once, and what
 it drew itself. Here with torch's operators, on any device; see also `triton_attention`.
 
-Shapes: R rows, P prompts, S slots of a prompt, N own slots, H query heads, K key heads, D width of
-a head.
+Shapes: R rows, P prompts, S slots of a prompt, N own slots, B tokens of a page, H query heads, K
+key heads, D width of a head.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class Past:
     span: int  # S, at least the length of the longest prompt
     width: int  # N, more than the age of the oldest row
     lengths: Tensor  # tokens of each row's prompt, (R, 1); 0 where the row is free
-    ages: Tensor  # own tokens before the new one, which lies at this own slot, (R, 1)
+    ages: Tensor  # own tokens before the new one, which is kept as this one, (R, 1)
+    pages: Tensor  # of each row's own tokens, in their order, (R, N / B) int32
     prompt_keys: Sequence[Tensor]  # of each layer, (places, K, D, S or more)
     prompt_values: Sequence[Tensor]  # (places, K, S or more, D)
-    keys: Sequence[Tensor]  # (R or more, K, N or more, D)
+    keys: Sequence[Tensor]  # (pages, K, B, D)
     values: Sequence[Tensor]
 
     @property
@@ -79,12 +80,13 @@ class DecodeAttention(ABC):
 
 
 class TableAttention(DecodeAttention):
-    """By torch's operators: rows are copied into a table by prompt, one product a prompt."""
+    """By torch's operators: one product a prompt. Rows and their own pages are copied together."""
 
     def __init__(self, heads: Sequence[Heads], device: torch.device) -> None:
         super().__init__(heads, device)
         self._tables: dict[tuple[int, int, int], GroupRows] = {}  # each stays where it is
         self._windows = {layer.window for layer in heads}
+        self._own: dict[int, Tensor] = {}  # of each number of key heads: pages, (R * K * N / B,)
         self._least = seats_of(heads)
         self._biases: dict[int | None, Tensor] = {}
 
@@ -107,6 +109,9 @@ class TableAttention(DecodeAttention):
 
     def open(self, past: Past) -> None:
         self._past = past
+        for keys in {layer.keys for layer in self._heads}:
+            each = torch.arange(keys, device=self._device)[:, None]
+            self._own[keys] = (past.pages[:, None].long() * keys + each).flatten()
         device, never = past.ages.device, torch.iinfo(torch.int64).max
         prompt = torch.arange(past.span, device=device)
         prompt = prompt.where(prompt < past.lengths, never)  # (R, S)
@@ -123,8 +128,9 @@ class TableAttention(DecodeAttention):
         heads, past, places = self._heads[layer], self._past, self._table.shape[0]
         prompt_k = past.prompt_keys[layer][:places, :, :, : past.span].flatten(0, 1)
         prompt_v = past.prompt_values[layer][:places, :, : past.span].flatten(0, 1)
+        shape = (-1, past.width, heads.width)
         own_k, own_v = (
-            store[layer][: past.rows, :, : past.width].flatten(0, 1)
+            store[layer].flatten(0, 1).index_select(0, self._own[heads.keys]).view(shape)
             for store in (past.keys, past.values)
         )
         seen = prompt_k, prompt_v, own_k.transpose(1, 2), own_v

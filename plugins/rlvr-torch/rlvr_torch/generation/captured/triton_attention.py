@@ -40,12 +40,14 @@ def build() -> None:
 
 @triton.jit
 def _mix(  # type: ignore[no-untyped-def]
-    q, keys, values, k_d, k_n, v_n, start, stop, low, end, scale,
+    q, keys, values, pages, k_page, v_page, k_d, k_n, v_n, start, stop, low, end, scale,
     SOFTCAP: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr,
+    PAGE: tl.constexpr,
 ):  # fmt: skip
     """Largest score, sum and mix of queries (M, D) over keys `start` to `stop`.
 
-    Query m sees those between `low[m]` and `end[m]`, both excluded.
+    Query m sees those between `low[m]` and `end[m]`, both excluded. PAGE keys lie in each of
+    `pages`; 0: they lie in one piece.
     """
     d = tl.arange(0, D)
     top = tl.full((M,), float("-inf"), tl.float32)
@@ -54,8 +56,12 @@ def _mix(  # type: ignore[no-untyped-def]
     for first in range(start, stop, N):
         n = first + tl.arange(0, N)
         is_key = n < stop
-        at = d[:, None] * k_d + n[None, :] * k_n
-        k = tl.load(keys + at, mask=(d[:, None] < WIDTH) & is_key[None, :], other=0.0)
+        k_from, v_from, here = keys, values, n
+        if PAGE > 0:
+            page = tl.load(pages + first // PAGE).to(tl.int64)
+            k_from, v_from, here = keys + page * k_page, values + page * v_page, n % PAGE
+        at = d[:, None] * k_d + here[None, :] * k_n
+        k = tl.load(k_from + at, mask=(d[:, None] < WIDTH) & is_key[None, :], other=0.0)
         scores = tl.dot(q, k, input_precision="ieee") * scale
         if SOFTCAP > 0:
             scores = SOFTCAP * (2 * tl.sigmoid(2 * scores / SOFTCAP) - 1)
@@ -66,8 +72,8 @@ def _mix(  # type: ignore[no-untyped-def]
         shares = tl.exp(scores - base[:, None])
         kept = tl.exp(top - base)
         total = total * kept + tl.sum(shares, 1)
-        at = n[:, None] * v_n + d[None, :]
-        v = tl.load(values + at, mask=(d[None, :] < WIDTH) & is_key[:, None], other=0.0)
+        at = here[:, None] * v_n + d[None, :]
+        v = tl.load(v_from + at, mask=(d[None, :] < WIDTH) & is_key[:, None], other=0.0)
         mixed = mixed * kept[:, None] + tl.dot(shares.to(v.dtype), v, input_precision="ieee")
         top = largest
     return top, total, mixed
@@ -108,7 +114,8 @@ def _over_prompts(  # type: ignore[no-untyped-def]
     stop = tl.minimum((part + 1) * PART, tl.max(length, 0).to(tl.int32))
     top, total, mixed = _mix(
         mine, keys + place * k_place + head * k_head, values + place * v_place + head * v_head,
-        k_d, 1, v_n, part * PART, stop, low, length, scale, SOFTCAP, M, N, D, WIDTH,
+        item_places, 0, 0, k_d, 1, v_n, part * PART, stop, low, length, scale,
+        SOFTCAP, M, N, D, WIDTH, 0,
     )  # fmt: skip
     _keep(
         tops, totals, mixes, part * rows * KEYS * Q + query, is_query, top, total, mixed, D, WIDTH
@@ -117,9 +124,11 @@ def _over_prompts(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _over_own(  # type: ignore[no-untyped-def]
-    q, keys, values, k_row, k_head, v_row, v_head, ages, tops, totals, mixes, rows, parts, scale,
+    q, keys, values, k_page, k_head, v_page, v_head, pages, columns, ages,
+    tops, totals, mixes, rows, parts, scale,
     WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, KEYS: tl.constexpr, Q: tl.constexpr,
     M: tl.constexpr, N: tl.constexpr, D: tl.constexpr, WIDTH: tl.constexpr, PART: tl.constexpr,
+    PAGE: tl.constexpr,
 ):  # fmt: skip
     """A part of a row's own keys, for one key head; `parts` are those of prompts."""
     row, head, part = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2)
@@ -132,8 +141,8 @@ def _over_own(  # type: ignore[no-untyped-def]
     low = age - WINDOW if WINDOW > 0 else age * 0 - 1
     stop = tl.minimum((part + 1) * PART, tl.max(age, 0).to(tl.int32) + 1)
     top, total, mixed = _mix(
-        mine, keys + row * k_row + head * k_head, values + row * v_row + head * v_head,
-        1, WIDTH, WIDTH, part * PART, stop, low, age + 1, scale, SOFTCAP, M, N, D, WIDTH,
+        mine, keys + head * k_head, values + head * v_head, pages + row * columns, k_page, v_page,
+        1, WIDTH, WIDTH, part * PART, stop, low, age + 1, scale, SOFTCAP, M, N, D, WIDTH, PAGE,
     )  # fmt: skip
     place = (parts + part) * rows * KEYS * Q + query
     _keep(tops, totals, mixes, place, is_query, top, total, mixed, D, WIDTH)
@@ -210,7 +219,8 @@ class TritonAttention(DecodeAttention):
         queries, parts = past.rows * heads.queries, prompt_parts + own_parts
         tops, totals = (q.new_empty(parts, queries, dtype=torch.float32) for _ in range(2))
         mixes = q.new_empty(parts, queries, heads.width, dtype=torch.float32)
-        shape = shape_of(heads, q.element_size(), part)
+        page = past.keys[layer].shape[2]
+        shape = shape_of(heads, q.element_size(), min(part, page))
         keys, values = past.prompt_keys[layer], past.prompt_values[layer]
         _over_prompts[(past.rows, heads.keys, prompt_parts)](
             q,
@@ -227,6 +237,7 @@ class TritonAttention(DecodeAttention):
             mixes,
             past.rows,
             heads.scale,
+            PART=part,
             B=self._rows,
             M=max(_LEAST, power(self._rows * each)),
             **shape,
@@ -238,6 +249,8 @@ class TritonAttention(DecodeAttention):
             values,
             *keys.stride()[:2],
             *values.stride()[:2],
+            past.pages,
+            past.pages.stride(0),
             past.ages,
             tops,
             totals,
@@ -245,6 +258,8 @@ class TritonAttention(DecodeAttention):
             past.rows,
             prompt_parts,
             heads.scale,
+            PART=part,
+            PAGE=page,
             M=max(_LEAST, power(each)),
             **shape,
         )
@@ -265,8 +280,8 @@ class TritonAttention(DecodeAttention):
         return found
 
 
-def shape_of(heads: Heads, size: int, part: int) -> dict[str, Any]:
-    """What the kernels are compiled for, but for B and M; numbers of `size` bytes."""
+def shape_of(heads: Heads, size: int, most: int) -> dict[str, Any]:
+    """How the kernels take keys, at most so many a step; numbers of `size` bytes."""
     depth = max(_LEAST, power(heads.width))
     tile = 16384 // (depth * size)  # keys of a step: 16 KiB of them
     return {
@@ -274,9 +289,8 @@ def shape_of(heads: Heads, size: int, part: int) -> dict[str, Any]:
         "SOFTCAP": heads.softcap,
         "KEYS": heads.keys,
         "Q": heads.queries // heads.keys,
-        "N": min(part, max(_LEAST, min(64, tile))),
+        "N": min(most, max(_LEAST, min(64, tile))),
         "D": depth,
         "WIDTH": heads.width,
-        "PART": part,
         "num_stages": 2 if size == 2 else 1,  # a program has 99 KiB on Ada
     }
