@@ -13,7 +13,7 @@ from rlvr.config.fields import option
 
 @frozen(kw_only=True)
 class RunOptions:
-    """What is run, on what, where to. Also flags of `rlvr run`."""
+    """Task, data, model and parts of a run, and its output. Also flags of `rlvr run`."""
 
     task: str = option("", "Task: NAME or PLUGIN/NAME, or a plugin for its default task")
     algo: str = option("grpo", "Algorithm")
@@ -61,7 +61,7 @@ class TrainOptions:
 
 @frozen(kw_only=True)
 class SamplerOptions:
-    """How groups of trajectories are drawn."""
+    """Options of drawing groups of trajectories."""
 
     group_size: int = option(8, "Trajectories a problem (G)", validator=ge(1))
     max_tokens: int = option(256, "Tokens sampled a turn", unit="tokens", validator=ge(1))
@@ -73,7 +73,7 @@ class SamplerOptions:
 
 @frozen(kw_only=True)
 class VerifyOptions:
-    """How verifications are run."""
+    """Options of running verifications."""
 
     workers: int = option(0, "Verifications at a time; 0: one a core", validator=ge(0))
     deadline_s: float = option(
@@ -105,7 +105,7 @@ class EvalOptions:
 
 @frozen(kw_only=True)
 class CheckpointOptions:
-    """When states are written."""
+    """Options of writing checkpoints."""
 
     every: int = option(20, "Steps between checkpoints; 0: only at the end", validator=ge(0))
 

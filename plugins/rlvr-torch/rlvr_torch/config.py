@@ -10,7 +10,7 @@ from rlvr import option
 
 @frozen(kw_only=True)
 class TorchConfig:
-    """Where and how the local backend computes."""
+    """Options of the local backend."""
 
     device: str = option(
         "auto",
@@ -66,7 +66,7 @@ class TorchConfig:
     )
     engine: str = option(
         "own",
-        "What samples: our engine, or vLLM in this process (its build for a GPU, or for the CPU)",
+        "Sampling engine: ours, or vLLM in this process (its build for a GPU, or for the CPU)",
         choices=("own", "vllm"),
     )
     vllm_memory: float = option(
@@ -100,7 +100,7 @@ class TorchConfig:
     )
     vision: str = option(
         "frozen",
-        "What of a vision-language model is not its language model: frozen, or trained too (full "
+        "Vision encoder and projector of a vision-language model: frozen, or trained too (full "
         "training)",
         choices=("frozen", "trained"),
     )

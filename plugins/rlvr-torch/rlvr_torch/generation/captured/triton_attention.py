@@ -266,7 +266,7 @@ class TritonAttention(DecodeAttention):
 
 
 def shape_of(heads: Heads, size: int, part: int) -> dict[str, Any]:
-    """What the kernels are compiled for, but for B and M; numbers of `size` bytes."""
+    """The shape that the kernels are compiled for, except B and M; numbers of `size` bytes."""
     depth = max(_LEAST, power(heads.width))
     tile = 16384 // (depth * size)  # keys of a step: 16 KiB of them
     return {
