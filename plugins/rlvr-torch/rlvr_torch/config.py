@@ -14,7 +14,7 @@ class TorchConfig:
 
     device: str = option(
         "auto",
-        "Where it runs; auto: cuda, else mps, else cpu",
+        "Device; auto: cuda, else mps, else cpu",
         choices=("auto", "cpu", "cuda", "mps"),
     )
     dtype: str = option(
@@ -105,7 +105,7 @@ class TorchConfig:
         choices=("frozen", "trained"),
     )
     dora: bool = option(False, "Weight-decomposed LoRA (arXiv:2402.09353)")
-    adapter: str = option("", "Directory of a saved adapter to go on from")
+    adapter: str = option("", "Directory of a saved adapter that training continues from")
     quantize: str = option(
         "none", "Store frozen weights in 4 bits (GPU, with LoRA)", choices=("none", "4bit")
     )
