@@ -60,7 +60,7 @@ class ConfigError(RlvrError, ValueError):
 
 
 class UnknownNameError(ConfigError, LookupError):
-    """A name (of an option, a file, a problem) that nothing answers to."""
+    """A name (of an option, a file, a problem) that does not exist."""
 
 
 class PluginError(RlvrError, ImportError):

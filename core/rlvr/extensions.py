@@ -1,4 +1,4 @@
-"""What plugins offer through a hook that another plugin specified.
+"""Records that plugins offer through a hook that another plugin specified.
 
 A plugin that has extension points of its own names a module of hook specifications,
 `RLVR_HOOKSPECS = "my_plugin.hookspecs"`; its functions are marked with `rlvr.hookspec` and begin

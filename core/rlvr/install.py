@@ -63,7 +63,7 @@ def pip_install(*requirements: str, reinstall: bool = False, upgrade: bool = Fal
 
 
 def _pip() -> str:
-    """What installs into this environment: pipx, uv, or pip (by its name where it is found)."""
+    """The installer of this environment: pipx, uv, or pip (by its name if it is found)."""
     python, prefix = Path(sys.executable), Path(sys.prefix)
     if (prefix / "pipx_metadata.json").is_file():
         return f"pipx runpip {shlex.quote(prefix.name)} install"
@@ -77,7 +77,7 @@ def _pip() -> str:
 
 
 def _source(requirement: str, seen: set[str]) -> list[str]:
-    """What stands behind `pip install` for one requirement, and what it needs of ours."""
+    """The arguments of `pip install` for a requirement and for those of ours that it needs."""
     match = _REQUIREMENT.match(requirement)
     name = normal_name(match[1]) if match else requirement
     extras = f"[{match[2]}]" if match and match[2] else ""

@@ -26,10 +26,13 @@ class PolicyGradientConfig:
         False, "Multiply the KL by the importance ratio (TRL: use_bias_correction_kl)"
     )
     kl_target: float = option(
-        0.0, "KL that kl_coef is steered to; 0: kl_coef stays", unit="nats", validator=ge(0)
+        0.0,
+        "Target of the KL, which adapts kl_coef; 0: kl_coef stays",
+        unit="nats",
+        validator=ge(0),
     )
     kl_horizon: float = option(
-        10.0, "Steps in which kl_coef follows the KL; longer: slower", unit="steps", validator=gt(1)
+        10.0, "Steps in which kl_coef adapts to the KL; more: slower", unit="steps", validator=gt(1)
     )
     entropy_coef: float = option(0.0, "Weight of the entropy bonus; 0: none", validator=ge(0))
     correction: str = option(

@@ -24,7 +24,7 @@ class Rates(Protocol):
 
     @property
     def decay(self) -> str:
-        """What follows: constant, linear, cosine, cosine-linear."""
+        """The schedule after warm-up: constant, linear, cosine, cosine-linear."""
 
 
 def learning_rate(update: int, total: int, settings: Rates) -> float:

@@ -58,7 +58,7 @@ def words_of(name: str) -> list[str]:
 
 
 def is_slip(name: str, known: str) -> bool:
-    """Whether two names differ by one letter at most, or by the order of their letters alone."""
+    """Whether two names differ by at most one letter, or only by the order of their letters."""
     one, other = sorted((letters_of(name), letters_of(known)), key=len)
     if len(other) - len(one) > 1 or len(other) < 3:
         return False
@@ -69,7 +69,7 @@ def is_slip(name: str, known: str) -> bool:
 
 
 def is_sure(name: str, known: str) -> bool:
-    """Whether a slip cannot be another word: one other letter makes a new word of a short one."""
+    """Whether a slip is no other word: in a short word one other letter makes a new word."""
     one, other = letters_of(name), letters_of(known)
     return len(other) >= LONG or len(one) != len(other) or sorted(one) == sorted(other)
 
@@ -103,7 +103,7 @@ def _is_form(own: str, word: str) -> bool:
 
 
 def _are_forms(own: list[str], words: list[str]) -> bool:
-    """Whether two names are of forms of the same words; is, has and can before them may differ."""
+    """Whether two names consist of forms of the same words; a leading is, has or can may differ."""
     own, words = (w[w[:1] in (["is"], ["has"], ["can"]) :] for w in (own, words))
     return len(own) == len(words) > 0 and all(map(_is_form, own, words))
 

@@ -23,7 +23,7 @@ class ChessConfig:
         choices=("canonical", "rookworld"),
     )
     tasks: str = option(
-        "both", "Which of the two tasks are asked", choices=("both", "policy", "environment")
+        "both", "Kinds of problems in the run", choices=("both", "policy", "environment")
     )
     mix: float = option(
         0.5, "Share of policy problems in a step, where both are asked", validator=[ge(0), le(1)]
@@ -65,11 +65,11 @@ class ChessConfig:
         0, "Games a step that the policy plays to find further positions; 0: none", validator=ge(0)
     )
     selfplay_plies: int = option(
-        80, "Length of such a game after its opening, at most", unit="plies", validator=ge(1)
+        80, "Most half-moves of such a game after its opening", unit="plies", validator=ge(1)
     )
-    selfplay_temperature: float = option(1.0, "Temperature of its moves", validator=ge(0))
+    selfplay_temperature: float = option(1.0, "Temperature of self-play's moves", validator=ge(0))
     selfplay_blunders: float = option(
-        0.1, "Share of its moves that are drawn at random", validator=[ge(0), le(1)]
+        0.1, "Share of self-play's moves that are drawn at random", validator=[ge(0), le(1)]
     )
     selfplay_keep: int = option(
         512, "Positions of self-play that are kept to train on", validator=ge(1)

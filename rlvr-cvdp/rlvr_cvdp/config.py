@@ -19,7 +19,7 @@ class CvdpConfig:
     )
     max_prompt_tokens: int = option(
         0,
-        "Estimated tokens of a prompt; what is least important is cut first; 0: no limit",
+        "Most estimated tokens of a prompt; least important parts are cut first; 0: no limit",
         unit="tokens",
         validator=ge(0),
     )
@@ -41,7 +41,7 @@ class CvdpConfig:
     )
     verdict: str = option(
         "strict",
-        "What right means where synthesis or lint is scored: official, or strict: the netlist that "
+        "Verdict if synthesis or lint is scored: official, or strict: the netlist that "
         "was scored passes the tests, too",
         choices=("strict", "official"),
     )
@@ -60,7 +60,7 @@ class CvdpConfig:
     )
     idle_s: float = option(
         10.0,
-        "A service is stopped where none of its processes computed for so long; 0: never",
+        "Time without computing after which a service is stopped; 0: never",
         unit="s",
         validator=ge(0),
     )
@@ -79,7 +79,7 @@ class CvdpConfig:
     provision: bool = option(True, "Make a missing cocotb stack at first need")
     sandbox: str = option(
         "auto",
-        "Where answers run: bubblewrap, docker, auto: docker where cvdp.image is given or "
+        "Sandbox of answers: bubblewrap, docker, auto: docker if cvdp.image is given or "
         "bubblewrap cannot",
         choices=("auto", "bubblewrap", "docker"),
     )
@@ -97,16 +97,18 @@ class CvdpConfig:
     shim: bool = option(True, "Give harnesses the names that cocotb 2.0 dropped")
     mode: str = option(
         "answer",
-        "What a turn is: answer (files as text) or agent (actions on files)",
+        "Kind of turn: answer (files as text) or agent (actions on files)",
         choices=("answer", "agent"),
     )
-    turns: int = option(1, "Turns of an episode; between them the tools speak", validator=ge(1))
-    feedback_tokens: int = option(
-        512, "What the tools say between two turns, at most", unit="tokens", validator=ge(64)
+    turns: int = option(
+        1, "Most turns of an episode; the tools' messages come in between", validator=ge(1)
     )
-    feedback_lint: bool = option(False, "Between answers show what Verilator says, too")
+    feedback_tokens: int = option(
+        512, "Most tokens of the tools' message between two turns", unit="tokens", validator=ge(64)
+    )
+    feedback_lint: bool = option(False, "Show Verilator's messages between answers, too")
     feedback_tests: bool = option(
-        True, "Between answers say whether the hidden tests pass, and nothing else of them"
+        True, "Tell the policy between answers whether the hidden tests pass, and nothing else"
     )
     discount: float = option(
         1.0, "Factor of the reward's value for each turn after the first", validator=[gt(0), le(1)]
@@ -129,7 +131,7 @@ class CvdpConfig:
     target_rate: float = option(
         0.5, "Pass rate that the curriculum pass-rate looks for", validator=[ge(0), le(1)]
     )
-    audit: str = option("", "File that rlvr audit wrote: how strong each harness is")
+    audit: str = option("", "File of rlvr audit with the strength of each harness")
     references: str = option(
         "", "JSON Lines {id, files} of solutions, for problems that come without one"
     )
@@ -149,7 +151,7 @@ class CvdpConfig:
         "Share of problem families kept for the split test, where rows declare none",
         validator=[ge(0), lt(1)],
     )
-    holdout_seed: int = option(0, "Which families these are")
+    holdout_seed: int = option(0, "Seed that chooses these families")
 
     def __attrs_post_init__(self) -> None:
         stages = [self.format_weight, self.syntax_weight]

@@ -12,7 +12,7 @@ from rlvr import option
 class SadConfig:
     """Options of the task sad."""
 
-    files: tuple[str, ...] = option((), "Further files or folders, besides --dataset")
+    files: tuple[str, ...] = option((), "More files or folders, besides --dataset")
     format: str = option("", "Read as this format only; empty: found by content")
     held_out: float = option(
         0.1, "Share of the tasks that are kept for evaluation", validator=[ge(0), lt(1)]

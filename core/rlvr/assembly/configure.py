@@ -203,7 +203,7 @@ def _given_layers(args: Namespace) -> list[Layer]:
 
 
 def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
-    """The `run.*` options alone: they decide which plugins' options there are."""
+    """The `run.*` options alone, which decide whose other options exist."""
     only_run = [
         Layer(layer.name, {k: v for k, v in layer.values.items() if k.startswith("run.")})
         for layer in given
@@ -222,7 +222,7 @@ def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
 def _choose(
     registry: Registry, run: RunOptions, needs: str, optional: Collection[str]
 ) -> tuple[Chosen, tuple[str, ...]]:
-    """The parts, and of those in `optional` (options of `run`) why they are missing."""
+    """The chosen parts; and for missing parts of `optional` (options of `run`) the reason."""
     errors: list[PluginError] = []
     missing: list[str] = []
 

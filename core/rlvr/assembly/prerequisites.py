@@ -9,7 +9,7 @@ from rlvr.specs import Check, CheckResult
 
 
 def run_check(check: Check) -> CheckResult:
-    """The result of one check; one that raises, or gives something else, has failed, and why."""
+    """The result of one check; a check that raises, or gives something else, has failed."""
     try:
         return told_by(check, check.target, CheckResult, "a CheckResult")
     except RlvrError as error:

@@ -128,7 +128,7 @@ def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
 
 
 def sampling_of(configured: Configured) -> SamplingParams:
-    """How the options say that trajectories are drawn."""
+    """The sampling settings that the options give."""
     options: SamplerOptions = configured.options.record("sampler")
     return SamplingParams(**attrs.asdict(options))
 
@@ -172,7 +172,7 @@ async def open_verifier(
 
 
 def _salt(configured: Configured, reward: RewardFn) -> str | None:
-    """Text that enters each key of the verdict store besides the reward's own key."""
+    """Text that is part of each key of the verdict store, besides the reward's own key."""
     spec, values = configured.chosen.reward, configured.options.values
     if values["verify.store"] == "off":
         return ""

@@ -61,7 +61,7 @@ def default_model(backend: str, host: PluginHost) -> str:
 
 
 def is_starter(model: str, task: TaskSpec, backend: BackendSpec | None) -> bool:
-    """Whether it is the task's starter: its own, or what a server has as `PLUGIN-starter`."""
+    """Whether it is the task's starter: its own, or a server's model named `PLUGIN-starter`."""
     if backend is None or backend.find_model is None:
         return model == STARTER
     served = model.partition(":")[2]

@@ -23,7 +23,7 @@ _FLOATS = (float, np.floating)
 
 
 def annotated(task: Task, problem: Problem, trajectory: Trajectory) -> Mapping[str, Any]:
-    """Numbers (T,) by name: what a task knows of each token of a trajectory."""
+    """The task's annotations of each token of a trajectory: numbers (T,) by name."""
     promised = "numbers (T,) by name, one a token"
     at = Border(task, "task", "annotate", promised=promised, problem=problem.id)
     with at:
@@ -53,7 +53,7 @@ def probes_of(task: Task, problem: Problem, *, count: int, seed: int) -> list[Pr
 
 
 def proven(task: Task, problem: Problem, probe: Probe) -> bool | None:
-    """True or False: whether a probe is right after all; None: not known."""
+    """Whether a probe is right after all; None if the task does not know."""
     at = Border(task, "task", "prove", promised="True, False or None", problem=problem.id)
     found: Any = at.call(task.prove, problem, probe)
     at.check("" if found is None or isinstance(found, bool | np.bool_) else shown(found))
@@ -61,7 +61,7 @@ def proven(task: Task, problem: Problem, probe: Probe) -> bool | None:
 
 
 async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> AsyncGenerator[Metric]:
-    """Further numbers of an evaluation, each when it is there, with a name of its own."""
+    """The task's further figures of an evaluation, each when it is measured; names are unique."""
     at = Border(task, "task", "measure", promised="figures, each with a name of its own")
     seen: set[str] = set()
     with at:
@@ -88,7 +88,7 @@ def discovered_by(task: Task, memory: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 def key_of(reward: RewardFn, problem: Problem, trajectory: Trajectory) -> str | None:
-    """The text that is the key of a verdict; None: it is not kept."""
+    """The key under which a verdict is stored; None: it is not stored."""
     at = Border(reward, "reward", "verdict_key", promised="a text or None", problem=problem.id)
     key = at.call(reward.verdict_key, problem, trajectory)
     at.check("" if key is None or isinstance(key, str) else shown(key))
@@ -113,7 +113,7 @@ def reward_at(reward: RewardFn, step: int, history: Mapping[str, PassRate]) -> R
 
 
 def reseeded(reward: RewardFn, seed: int) -> RewardFn | None:
-    """The same judge with tests of another seed; None: nothing is drawn at random."""
+    """The same reward with tests of another seed; None if nothing is drawn at random."""
     at = Border(reward, "reward", "with_seed", promised="a RewardFn or None")
     found = at.call(reward.with_seed, seed)
     at.check("" if found is None else fault_of_part(found, "reward"))
@@ -121,7 +121,7 @@ def reseeded(reward: RewardFn, seed: int) -> RewardFn | None:
 
 
 def is_kept(advantage: Advantage, group: ScoredGroup) -> bool:
-    """Whether training sees a group."""
+    """Whether a group is trained on."""
     promised = "True or False"
     at = Border(advantage, "advantage", "keep", promised=promised, problem=group.problem.id)
     found: Any = at.call(advantage.keep, group)
@@ -150,7 +150,7 @@ def metrics_of(part: Advantage | Teacher, data: Sequence[Datum]) -> dict[str, fl
 def adapted_by(
     part: LearningPart, memory: Mapping[str, float], metrics: Mapping[str, float]
 ) -> dict[str, float]:
-    """What an advantage or a loss remembers after a step."""
+    """The new memory of an advantage or a loss after a step."""
     at = Border(part, part.kind, "adapted", promised="a mapping of texts to numbers")
     found = at.call(part.adapted, memory, metrics)
     numbers = numbers_of(part, part.kind, "adapted", found)
@@ -158,7 +158,7 @@ def adapted_by(
 
 
 def warnings_of(part: LearningPart | Task, of: Mapping[str, float] | str) -> list[str]:
-    """Sentences on what a person should know of a step's metrics, or of a task's split."""
+    """Warnings about a step's metrics, or about a task's split."""
     at = Border(part, part.kind, "warnings", promised="sentences")
     with at:
         told: Any = part.warnings
@@ -169,7 +169,7 @@ def warnings_of(part: LearningPart | Task, of: Mapping[str, float] | str) -> lis
 
 
 def fault_of_texts(found: object) -> str:
-    """What is wrong with sentences for a person; one text alone would be read letter by letter."""
+    """The fault of a list of warnings; "" for none. A lone text would be read by letters."""
     if isinstance(found, str):
         return f"one text, {shown(found)}, where a list of them was promised"
     texts: list[Any] = found if isinstance(found, list) else [found]

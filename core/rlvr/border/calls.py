@@ -90,13 +90,13 @@ class Border:
         raise self.broken(f"it raised {said(error)}", error) from error
 
     def call(self, method: Callable[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """What the part's method gives; `PartError` where it raises."""
+        """Call the part's method; `PartError` if it raises."""
         with self:
             return method(*args, **options)
 
     def check(self, fault: str) -> None:
         """
-        Refuse what came where it has a fault; "" is none.
+        Raise the error of `broken` if there is a fault; "" is none.
 
         Raises:
             PartError: Names plugin, part, method, the promise and the fault.
@@ -116,14 +116,14 @@ class Border:
         )
 
     def sentence(self, came: str) -> str:
-        """The same in one line, for what is one answer's misfortune and ends nothing."""
+        """The same in one line, for a fault that concerns one answer and ends nothing."""
         who = label(self.part, self.kind)
         return f"{who}: {self.method} promised {self.promised}; came: {came}"
 
 
 def told_by(record: NamedRecord, target: str, kind: type[T], promised: str, *given: Any) -> T:
     """
-    What the function gives that a plugin's record names as its `target`.
+    Call the function that a plugin's record names as its `target`, and check the result's class.
 
     Raises:
         PartError: It cannot be imported, raises, or gives something else; the plugin is named.
@@ -174,7 +174,7 @@ def _parts_in(error: BaseException | None) -> Iterator[tuple[PartSpec, str]]:
 
 
 def is_cancelled() -> bool:
-    """Whether the running task was asked to stop: else a CancelledError is a part's own."""
+    """Whether the running task was cancelled; if not, a part raised the CancelledError itself."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no event loop here: nobody can have cancelled it
@@ -201,7 +201,7 @@ def said(error: BaseException) -> str:
 
 
 def article(noun: str) -> str:
-    """What stands before a noun: a or an."""
+    """The indefinite article of a noun: a or an."""
     return "an" if noun[:1] in "aeiou" else "a"
 
 

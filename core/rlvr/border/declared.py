@@ -29,7 +29,7 @@ from rlvr.parts import (
 @frozen
 class Declared:
     """
-    One ability: what declares it, whether it is declared now, and the methods that it asks for.
+    An ability: the attribute that declares it, its present value, and the methods it requires.
 
     Attributes:
         name: The attribute, "capabilities.eval_loss" for a field of a record.
@@ -62,7 +62,7 @@ def check_declarations(part: object, kind: str) -> None:
 
 
 def fault_of_declarations(part: object) -> str:
-    """What a part declares and does not define, or defines and does not declare; "": nothing."""
+    """The first difference between what a part declares and what it defines; "" for none."""
     cls = type(part)
     of = cls.__qualname__
     if fault := _fault_of_values(part, _flags_and_records(cls)):  # type: ignore[arg-type]
@@ -83,12 +83,12 @@ def fault_of_declarations(part: object) -> str:
 
 
 def _kind(cls: type) -> type:
-    """The class in `rlvr.parts` that says what a part of this class may be asked, else itself."""
+    """The class in `rlvr.parts` that defines this kind of part, else the class itself."""
     return next((base for base in cls.__mro__ if base.__module__.startswith("rlvr.parts.")), cls)
 
 
 def _fault_of_values(part: object, promised: Iterable[tuple[str, type]]) -> str:
-    """The first value that is not of the class that its kind says."""
+    """The first value of another class than its kind's default."""
     for name, record in promised:
         wanted = int | np.integer if record is int else record
         if not isinstance(value := getattr(part, name), wanted):
@@ -108,7 +108,7 @@ def _flags_and_records(cls: type) -> list[tuple[str, type]]:
 
 @lru_cache
 def _numbers_and_texts(cls: type) -> list[tuple[str, type]]:
-    """Names of what its kinds say is an int or a str."""
+    """Names of attributes that are an int or a str in its kinds."""
     plain: dict[str, type] = {"int": int, "str": str}
     said = [item for kind in _kinds(cls) for item in inspect.get_annotations(kind).items()]
     return [(name, plain[kind]) for name, kind in said if kind in plain]
@@ -229,7 +229,7 @@ def _of_loss(part: Loss) -> Iterator[Declared | str]:
 
 def _is_said(part: object, name: str, methods: list[str]) -> bool:
     """
-    Whether the part says of itself that the ability is off, as its options may.
+    Whether the part itself switches the ability off, as its options may.
 
     A flag says so by being set; a record of several fields where it is set with the object, by a
     property, or by a class below the one that defines the methods.

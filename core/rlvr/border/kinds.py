@@ -33,7 +33,7 @@ BASES: Mapping[str, type[Part]] = {base.kind: base for base in _KINDS}
 
 
 def fault_of_part(part: object, kind: str) -> str:
-    """What came in place of a part of a kind, and what to do; "" where it is one."""
+    """The fault of an object that should be a part of a kind; "" if it is one."""
     base = BASES.get(kind, Part)
     if kind in BASES and not isinstance(part, base):
         return f"{shown(part)}, which does not derive from rlvr.{base.__name__}"

@@ -49,7 +49,7 @@ def problems_of(task: Task, split: str) -> list[Problem]:
 
 
 def fault_of_problem(problem: object) -> str:
-    """What is wrong with a problem; "" where nothing is."""
+    """The fault of a problem; "" if it has none."""
     if not isinstance(problem, Problem):
         return shown(problem)
     if not isinstance(problem.id, str) or not problem.id:
@@ -72,7 +72,7 @@ def fault_of_problem(problem: object) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """Whether a text can be written: a lone surrogate is no character."""
+    """Whether a text can be written as UTF-8: a lone surrogate cannot."""
     try:
         return text.isascii() or bool(text.encode())
     except UnicodeEncodeError:
@@ -137,12 +137,12 @@ def _fault_of_trajectory(trajectory: object, problem: Problem) -> str:
 
 
 def fault_of_completion(found: object) -> str:
-    """What came in place of a Completion; "" where it is one."""
+    """The fault of an object that should be a Completion; "" if it is one."""
     return "" if isinstance(found, Completion) else shown(found)
 
 
 async def drawer_of(sampler: Sampler, policy: Policy) -> Policy:
-    """What draws a sampler's trajectories: the policy, or another one with its weights."""
+    """The policy that draws a sampler's trajectories: this one, or another with its weights."""
     at = Border(sampler, "sampler", "drawn_by", promised="a Policy")
     with at:
         found = await sampler.drawn_by(policy)

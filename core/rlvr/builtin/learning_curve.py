@@ -19,7 +19,7 @@ log = get(__name__)
 
 @frozen(kw_only=True)
 class CurveOptions:
-    """Where the learning curve is drawn, and how large."""
+    """Place and size of the learning curve's picture."""
 
     file: str = option("curve.png", "Picture, in the run directory", validator=min_len(1))
     width: float = option(8.0, "Width of the picture", unit="inches", validator=gt(0))

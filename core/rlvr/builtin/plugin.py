@@ -1,4 +1,4 @@
-"""What the core itself offers."""
+"""The built-in parts of the core."""
 
 from __future__ import annotations
 

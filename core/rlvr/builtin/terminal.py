@@ -31,7 +31,7 @@ def duration(seconds: float) -> str:
 
 
 def evaluation_line(step: int, report: EvalReport) -> str:
-    """One line on an evaluation, with its interval."""
+    """An evaluation in one line, with its interval."""
     failed = f", {report.failed} could not be verified" if report.failed else ""
     seen = f", NOT held-out: {len(report.seen)}" if report.held_out is False else ""
     if report.measures:
@@ -114,14 +114,14 @@ def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float
 
 
 def _mismatch(metrics: Mapping[str, float]) -> str:
-    """How far the sampler was from the trainer, where it was measured."""
+    """The train-inference mismatch, if it was measured."""
     if (kl := metrics.get("mismatch/kl")) is None:
         return ""
     return f"mismatch {kl:.1e} nats (ratio to {metrics['mismatch/ratio/max']:.2f})  "
 
 
 def _false_accepts(metrics: Mapping[str, float]) -> str:
-    """How often a second judge rejected what was called right, once it was asked."""
+    """The share of accepted answers that the second judge rejected, once it was asked."""
     if "trust/false_accept" not in metrics:
         return ""
     low, high = metrics["trust/false_accept_low"], metrics["trust/false_accept_high"]

@@ -19,7 +19,7 @@ class ToyConfig:
     """Options of the toy task."""
 
     letters: str = option("abcd", "Letters that problems ask for")
-    length: int = option(4, "Times the letter is wanted")
+    length: int = option(4, "Length of the right answer")
     fail_share: float = option(0.0, "Share of verifications that fail to run (to see what happens)")
 
 

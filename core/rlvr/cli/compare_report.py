@@ -64,7 +64,7 @@ def comparison_as_text(found: Comparison, this: Side, against: Side) -> str:
 
 
 def verdict(part: Paired) -> str:
-    """What a person quotes: the difference with its interval, and the test."""
+    """The sentence to quote: the difference with its interval, and the test."""
     if part.low is None or part.high is None:
         interval = "one problem has no interval"
     else:

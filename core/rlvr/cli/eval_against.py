@@ -27,7 +27,7 @@ OF_THE_MODEL = ("run.model", "run.backend", "run.sampler")
 
 def kind_of(against: str) -> Kind:
     """
-    What `--against` names.
+    The kind of source that `--against` names.
 
     Raises:
         UnknownNameError: Neither a file, a run nor a model.

@@ -54,7 +54,7 @@ def as_text(report: Breakdown, facts: Mapping[str, Any]) -> str:
 
 
 def cost(whole: Slice, facts: Mapping[str, Any]) -> str:
-    """What an evaluation took: tokens, seconds of verification, time on the clock."""
+    """The cost of an evaluation: tokens, seconds of verification, wall-clock time."""
     tokens = "tokens not known" if whole.tokens is None else f"{whole.tokens} tokens"
     known = f" ({whole.cached} verdicts from the store)" if whole.cached else ""
     times = [

@@ -39,7 +39,7 @@ DEFAULT_SAMPLES = 4
 @frozen(kw_only=True)
 class Evaluated:
     """
-    What an evaluation is reported from.
+    The judged answers and facts that an evaluation is reported from.
 
     Attributes:
         model: The model, the run or the file.

@@ -174,7 +174,7 @@ def _say(message: str, code: int, error: BaseException | None = None) -> int:
 
 
 def _advice(error: BaseException | None) -> Advice | None:
-    """What a plugin knows about an error, None where none does."""
+    """A plugin's advice about an error; None if no plugin has any."""
     if error is None:
         return None
     try:

@@ -100,7 +100,7 @@ def _call(command: CommandSpec, words: Sequence[str]) -> int:
 
 
 def _outs(words: Sequence[str]) -> list[Path]:
-    """What a command is to write by `--out PATH`, as every command of ours calls it."""
+    """Files that the flag `--out PATH`, common to our commands, names: one or none."""
     pairs = [w.split("=", 1) if "=" in w else [w, after] for w, after in pairwise([*words, ""])]
     return [Path(value) for name, value in pairs if name == "--out" and value][-1:]  # argparse's
 

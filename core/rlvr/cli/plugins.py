@@ -90,7 +90,7 @@ def _facts(plugin: PluginStatus) -> dict[str, Any]:
 
 
 def _told(plugin: PluginStatus) -> str:
-    """What an active plugin offers and listens to."""
+    """The parts that an active plugin offers, and the events that it observes."""
     parts = [f"{label}: {', '.join(names)}" for label, names in plugin.offers.items()]
     if heard := _heard(plugin.hooks):
         parts.append(f"listens: {', '.join(hook.removeprefix('rlvr_') for hook in heard)}")

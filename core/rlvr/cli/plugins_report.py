@@ -25,7 +25,7 @@ class Finding:
 @define
 class Report:
     """
-    What was checked; a part is named by kind and name.
+    Results of the check; a part is named by kind and name.
 
     Attributes:
         counts: Promises by part that "hold", "fail", "skip" (do not apply), or were "refused": the
@@ -46,17 +46,17 @@ class Report:
     is_missing_something: bool = False
 
     def refuse(self, part: str, error: Exception) -> None:
-        """One more promise that could not be checked: the part asks for what it was not given."""
+        """Count a promise that could not be checked: the part needs something it was not given."""
         self.lack(part, error)
         self.is_missing_something |= isinstance(error, PrerequisiteError)
 
     def lack(self, part: str, why: object) -> None:
-        """One more promise that could not be checked for want of something."""
+        """Count a promise that could not be checked because something is missing."""
         self.hold(part, "refused")
         self.refused.setdefault(" ".join(f"{part}: {why}".split()), part)
 
     def skip(self, part: str, reason: str, promise: str) -> None:
-        """One more promise that does not apply, or for whose test something is not installed."""
+        """Count a promise that does not apply, or whose test needs something not installed."""
         from rlvr.testing.tools import NOT_CHECKED  # here: it needs pytest
 
         if reason.startswith(NOT_CHECKED):
@@ -66,7 +66,7 @@ class Report:
             self.skipped[f"{part}: {reason}"] = promise
 
     def add(self, part: str, asked: str, found: object, do: str) -> None:
-        """One more finding; one that differs in the promise alone is counted with the first."""
+        """Add a finding; one that differs only in the promise is counted with the first."""
         text = " ".join(str(found).split())
         self.counts.setdefault(part, Counter())["fail"] += 1
         same = [f for f in self.findings if (f.part, f.found) == (part, f"found: {text[:400]}")]
@@ -74,7 +74,7 @@ class Report:
             self.findings.append(Finding(part, asked, f"found: {text[:400]}", f"do: {do}"))
 
     def hold(self, part: str, outcome: str = "hold") -> None:
-        """One more promise that holds (or is skipped)."""
+        """Count a promise that holds (or is skipped)."""
         self.counts.setdefault(part, Counter())[outcome] += 1
 
 

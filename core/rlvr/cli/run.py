@@ -151,7 +151,7 @@ def _fits(directory: RunDir, wanted: Configured) -> bool:
 
 
 def _of_plugins(host: PluginHost, directory: Path) -> dict[str, Any]:
-    """What plugins add to the summary; one that fails adds nothing more, nor what is no JSON."""
+    """The plugins' entries in the summary, without those that fail or are not JSON."""
     hook, entries = "rlvr_run_summarised", dict[str, Any]()
     for name, error in host.announce(hook, directory=directory, entries=entries):
         log.error("observer_failed", hook=hook, observer=name, error=repr(error))

@@ -85,7 +85,7 @@ def scored(
 
 
 def _is_unusable(record: Mapping[str, Any]) -> bool:
-    """Whether the line of the file is at fault: it was neither judged nor unscorable."""
+    """Whether the line of the file is the fault: it was neither judged nor unscorable."""
     error = record["error"]
     return bool(error) and not str(error).startswith(("unscorable", "verification failed"))
 
@@ -122,7 +122,7 @@ async def _score(
 
 
 def _nothing_to_score(split: str, unsupported: Mapping[str, str]) -> ConfigError:
-    """No problem in the split: how many rows were left out, and why the first one was."""
+    """The error of an empty split: how many rows were left out, and the first reason."""
     found = "no problem in it"
     if unsupported:
         name, reason = next(iter(unsupported.items()))

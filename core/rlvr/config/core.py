@@ -13,7 +13,7 @@ from rlvr.config.fields import option
 
 @frozen(kw_only=True)
 class RunOptions:
-    """What is run, on what, where to. Also flags of `rlvr run`."""
+    """Task, data, model and parts of a run, and its output. Also flags of `rlvr run`."""
 
     task: str = option("", "Task: NAME or PLUGIN/NAME, or a plugin for its default task")
     algo: str = option("grpo", "Algorithm")
@@ -23,12 +23,12 @@ class RunOptions:
     reward: str = option("", "Reward; empty: the task's")
     advantage: str = option("", "Advantage; empty: the algorithm's")
     loss: str = option("", "Loss; empty: the algorithm's")
-    checkpointer: str = option("file", "Where states are kept")
+    checkpointer: str = option("file", "Writer of checkpoints")
     dataset: str = option("", "Data set path; empty: the task's embedded one")
     steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
-    seed: int = option(1, "Seed of everything random", validator=ge(0))
-    callbacks: tuple[str, ...] = option(("curve",), "Observers told what happens in the run")
-    curriculum: str = option("", "Which problems a step takes; empty: as the task says, or epochs")
+    seed: int = option(1, "Seed of all random numbers", validator=ge(0))
+    callbacks: tuple[str, ...] = option(("curve",), "Observers of the run")
+    curriculum: str = option("", "Choice of a step's problems; empty: the task's own, or epochs")
     max_staleness: int = option(
         0,
         "Steps that sampling may lag behind training; 0: strictly on-policy",
@@ -42,11 +42,11 @@ class TrainOptions:
     """The optimiser and how a batch becomes updates."""
 
     problems: int = option(8, "Problems a step", unit="problems", validator=ge(1))
-    passes: int = option(1, "Times a batch is gone through", unit="passes", validator=ge(1))
+    passes: int = option(1, "Passes over a batch", unit="passes", validator=ge(1))
     minibatches: int = option(1, "Optimiser steps a pass", unit="updates", validator=ge(1))
     aggregation: str = option(
         "token",
-        "How token losses are averaged: token, sequence, fixed",
+        "Average of token losses: token, sequence, fixed",
         choices=("token", "sequence", "fixed"),
     )
     lr: float = option(1e-5, "Peak learning rate", validator=gt(0))
@@ -61,7 +61,7 @@ class TrainOptions:
 
 @frozen(kw_only=True)
 class SamplerOptions:
-    """How groups of trajectories are drawn."""
+    """Options of drawing groups of trajectories."""
 
     group_size: int = option(8, "Trajectories a problem (G)", validator=ge(1))
     max_tokens: int = option(256, "Tokens sampled a turn", unit="tokens", validator=ge(1))
@@ -73,7 +73,7 @@ class SamplerOptions:
 
 @frozen(kw_only=True)
 class VerifyOptions:
-    """How verifications are run."""
+    """Options of running verifications."""
 
     workers: int = option(0, "Verifications at a time; 0: one a core", validator=ge(0))
     deadline_s: float = option(
@@ -98,14 +98,16 @@ class EvalOptions:
     """Evaluation before, during and after training."""
 
     samples: int = option(0, "Samples a test problem; 0: no evaluation in a run", validator=ge(0))
-    every: int = option(0, "Evaluate each so many steps; 0: only before and after", validator=ge(0))
+    every: int = option(
+        0, "Steps between evaluations; 0: only before and after training", validator=ge(0)
+    )
     split: str = option("test", "Split that is evaluated")
-    problems: int = option(0, "At most so many problems; 0: all", validator=ge(0))
+    problems: int = option(0, "Most problems of an evaluation; 0: all", validator=ge(0))
 
 
 @frozen(kw_only=True)
 class CheckpointOptions:
-    """When states are written."""
+    """Options of writing checkpoints."""
 
     every: int = option(20, "Steps between checkpoints; 0: only at the end", validator=ge(0))
 

@@ -34,7 +34,7 @@ class Layer:
     is_typed: bool = field(default=False, kw_only=True)
 
     def place(self, key: str) -> str:
-        """Where the value of a key stands."""
+        """The place of a key's value, for messages."""
         return self.where.get(key, self.name)
 
 

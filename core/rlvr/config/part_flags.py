@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"-\.?\d")
 
 
 class _Flags(Protocol):
-    """What is needed of an `ArgumentParser`."""
+    """The methods of an `ArgumentParser` that are used here."""
 
     prog: str
     _option_string_actions: dict[str, argparse.Action]

@@ -29,7 +29,7 @@ class OptionSchema:
 
     @property
     def expected(self) -> str:
-        """What a value must be, in words: type, unit, choices."""
+        """The allowed values of an option in words: type, unit, choices."""
         if self.choices:
             return f"one of {', '.join(str(choice) for choice in self.choices)}"
         return type_name(self.wanted) + (f" ({self.unit})" if self.unit else "")

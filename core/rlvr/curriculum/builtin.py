@@ -50,7 +50,7 @@ class DifficultyOptions:
 class PassRateOptions:
     """Options of the curriculum pass-rate."""
 
-    target: float = option(0.5, "Pass rate that is looked for", validator=[ge(0), le(1)])
+    target: float = option(0.5, "Pass rate of the preferred problems", validator=[ge(0), le(1)])
     explore: float = option(
         0.25,
         "Share of a step for problems never met, while there are any",
@@ -62,7 +62,7 @@ class PassRateOptions:
 class StrengthOptions:
     """Options of the curriculum strength."""
 
-    audit: str = option("", "File that rlvr audit wrote: how strong each problem's verifier is")
+    audit: str = option("", "File of rlvr audit with the strength of each problem's verifier")
 
 
 class Epochs(Curriculum):

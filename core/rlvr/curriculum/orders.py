@@ -118,5 +118,5 @@ def ramp(sizes: tuple[int, ...], count: int, steps: int, step: int) -> tuple[lis
 def ramp_states(
     sizes: tuple[int, ...], count: int, steps: int
 ) -> list[tuple[list[float], list[int]]]:
-    """What was due from each stage and what it gave, before step 0, 1, ...; `ramp` adds to it."""
+    """Problems due from each stage and given by it, before step 0, 1, ...; `ramp` adds to it."""
     return [([0.0] * len(sizes), [0] * len(sizes))]

@@ -40,7 +40,7 @@ class Advantage(LearningPart):
         """
 
     def keep(self, group: ScoredGroup) -> bool:
-        """Whether training should see the group (all its trajectories have a reward)."""
+        """Whether to train on the group (all its trajectories have a reward)."""
         return True
 
     def per_token(self, data: Sequence[Datum]) -> list[Datum]:

@@ -63,7 +63,7 @@ class Policy(Part):
     @abc.abstractmethod
     async def generate(self, request: GenerateRequest) -> Completion:
         """
-        One completion. Many coroutines ask at the same time: a policy makes batches of them.
+        One completion. Many coroutines call it at the same time; a policy batches their requests.
 
         Cancelling the call ends this request alone. An error that concerns this request alone is a
         completion with finish "error", or raised; one that concerns the weights is raised to all.

@@ -94,7 +94,7 @@ class Part(abc.ABC):  # noqa: B024 - each kind has abstract methods of its own
     not_a_part_method: ClassVar[Collection[str]] = frozenset()
 
     def __init__(self, config: Any = None, context: Any = None) -> None:  # noqa: B027 - no ability
-        """For a part without options: what its spec's `target` is called with is not kept."""
+        """For a part without options: ignores the arguments that `target` is called with."""
 
     async def __aenter__(self) -> Self:
         """Open what the part owns: containers, engines, servers. Parts are opened in order."""
@@ -115,7 +115,7 @@ class Part(abc.ABC):  # noqa: B024 - each kind has abstract methods of its own
 
 
 def _is_kind(cls: type) -> bool:
-    """Whether a class defines a kind of part, whose names are what a part may be asked."""
+    """Whether a class defines a kind of part: its names are the methods a part may have."""
     return cls.__module__.startswith("rlvr.parts.") and issubclass(cls, Part)
 
 
@@ -167,7 +167,7 @@ def check_object(part: Part) -> None:
 
 
 def _known(cls: type) -> dict[str, bool]:
-    """What the kinds of a class know, and whether it is a method; without what all parts have."""
+    """Names that the kinds of a class define, and whether each is a method; not `Part`'s own."""
     known: dict[str, bool] = {}
     for base in reversed(_kinds(cls)):
         known |= {name: _is_method(value) for name, value in _public(base).items()}
@@ -210,14 +210,14 @@ def _retired(cls: type[Part], name: str) -> str:
 
 
 def _is_open(cls: type[Part], name: str, also_defined: bool) -> bool:
-    """Whether a name may be the one that is meant: essential ones seldom, once they are defined."""
+    """Whether a name may be meant: essential ones seldom, once they are defined."""
     if also_defined or not any(name in base.__abstractmethods__ for base in _kinds(cls)):
         return True
     return bool(getattr(getattr(cls, name), "__isabstractmethod__", False))
 
 
 def _is_short_for(cls: type[Part], name: str, own: object, known: str) -> bool:
-    """Whether a method may be meant as another one: a word more or less, and the same arguments."""
+    """Whether a method's name may be a slip of another's: one word differs, arguments are equal."""
     meant = getattr(cls, known, None)
     return differ_by_a_word(name, known) and asks_alike(own, meant) and _is_open(cls, known, False)
 

@@ -11,7 +11,7 @@ from rlvr.types import Checkpoint, EvalReport, RunInfo, ScoredGroup
 
 class Callback(Part):
     """
-    Is told what happens in a run (`--callback NAME`), with options of its own.
+    Observes the events of a run (`--callback NAME`), with options of its own.
 
     Callbacks are called one at a time; if one raises, that is logged and the run goes on.
     """

@@ -56,7 +56,7 @@ class Episode(Part):
         """Called once, before the first prompt, where the policy has a tokenizer at hand."""
 
     def result(self) -> EpisodeResult:
-        """What the answer is, and what happened in the turns; asked for after the last one."""
+        """The answer's files and notes about the turns; called after the last turn."""
         return EpisodeResult()
 
     async def next_tokens(self) -> Sequence[int] | None:

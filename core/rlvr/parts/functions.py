@@ -16,7 +16,7 @@ __all__ = ["advantage", "loss", "reward"]
 
 def reward(function: Callable[..., Any]) -> type[RewardFn]:
     """
-    A reward of a function `(problem, trajectory) -> Outcome`, plain or a coroutine function.
+    Make a reward of a function `(problem, trajectory) -> Outcome`, plain or async.
 
     What comes back is a class: name it as a spec's `target`, or build it with `name()`. The same
     holds for `advantage` and `loss`.

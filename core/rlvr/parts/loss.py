@@ -73,7 +73,7 @@ class Loss(LearningPart):
 
     def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         """
-        The data of one update with what each token counts; order and number are kept.
+        The data of one update with the weight of each token; order and number are kept.
 
         The weights come with the sum 1 (`train.aggregation=fixed`: at most 1); further annotations
         may be added. Called before the update is split over micro-batches, which then add up
@@ -82,5 +82,5 @@ class Loss(LearningPart):
         return list(data)
 
     def builtin_form(self) -> NamedForm | None:
-        """The loss of a service that equals this one with its present settings; None: none."""
+        """The service's loss equal to this one with its present settings; None: there is none."""
         return None

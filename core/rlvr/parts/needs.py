@@ -52,7 +52,7 @@ class Needs:
     logprobs: bool = True
 
     def __or__(self, other: Needs) -> Needs:
-        """Whatever either asks for; where both say something of one name, `other` decides."""
+        """The union of both; if both say something of one name, `other` decides."""
         return Needs(
             annotations=self.annotations | other.annotations,
             provides=self.provides | other.provides,
@@ -92,7 +92,7 @@ class LearningPart(Part):
         return {}
 
     def with_memory(self, memory: Mapping[str, float]) -> Self:
-        """The same part with the settings that the memory says; evaluations use it without."""
+        """The same part with the settings in the memory; evaluations use the part without them."""
         return self
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:

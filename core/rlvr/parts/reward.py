@@ -67,7 +67,7 @@ class RewardFn(Part):
         return self
 
     def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> float:
-        """About how long a verification takes (those begin first); 0 where nobody knows."""
+        """Estimated seconds of a verification (long ones begin first); 0 if unknown."""
         return 0.0
 
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Reward | None:

@@ -44,9 +44,9 @@ class Sampler(Part):
         """
 
     async def drawn_by(self, policy: Policy) -> Policy:
-        """The policy that really draws for this one: itself, or a server that has its weights."""
+        """The policy that draws in place of this one: itself, or a server that has its weights."""
         return policy
 
     def why_empty(self) -> str:
-        """Why a batch of problems has no trajectory at all; "": that is no mistake."""
+        """Why a batch of problems has no trajectory at all; "" if that is not an error."""
         return ""

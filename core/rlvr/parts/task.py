@@ -51,7 +51,7 @@ class Task(Part):
         return {}
 
     def why_unanswerable(self, problem: Problem) -> str:
-        """Why the problem cannot be put to a policy; "": it can. Samplers leave such out."""
+        """Why a policy cannot answer the problem; "": it can. Samplers leave such problems out."""
         return ""
 
     def warnings(self, split: str) -> Iterable[str]:
@@ -82,7 +82,7 @@ class Task(Part):
         return ()
 
     async def measure(self, policy: Policy, *, split: str, seed: int) -> AsyncIterator[Metric]:
-        """Further numbers of `rlvr eval`, one after another, each shown when it is there."""
+        """Further figures of `rlvr eval`, one after another, each shown when it is measured."""
         nothing: Iterable[Metric] = ()
         for figure in nothing:
             yield figure
@@ -98,7 +98,7 @@ class Task(Part):
 
     def prove(self, problem: Problem, probe: Probe) -> bool | None:
         """
-        Whether a wrong-looking answer is right after all; None: not known. Called in a thread.
+        Whether an answer taken for wrong is right; None: not known. Called in a thread.
 
         True with a proof, False with a state and an input for which the two differ.
         """

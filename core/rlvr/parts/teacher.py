@@ -47,7 +47,7 @@ class TeacherCapabilities:
 
 class Teacher(Part):
     """
-    A frozen model that tells how likely the policy's tokens are.
+    A frozen model that gives logprobs of the policy's tokens.
 
     Built with `context.model` = its own model spec. Data come in the ids of its own tokenizer: a
     run compares that with the policy's by content, and aligns the two by bytes where they differ.
@@ -94,7 +94,7 @@ class Teacher(Part):
 
     async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         """
-        Its likeliest tokens at positions, one answer a question, in order.
+        The teacher's most likely tokens at positions, one answer a question, in order.
 
         Raises:
             BackendError: It cannot: too long, other ids came back, fewer logprobs than asked, a
@@ -110,7 +110,7 @@ class Teacher(Part):
         self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
     ) -> list[Datum]:
         """
-        The data, in order, with what it was asked for (where it `reads_data`).
+        The data, in order, with the answers added (if it `reads_data`).
 
         That is the annotation `name` (as of `logprobs`) where `ask` is None, and
         `distributions[name]` else. It may add annotations of its own ("align/group").

@@ -24,7 +24,7 @@ CONTROL_VARIABLES: Mapping[str, str] = {
 
 @frozen(kw_only=True)
 class Controls:
-    """What the four `RLVR_*PLUGINS` variables say."""
+    """Values of the four `RLVR_*PLUGINS` variables."""
 
     only: frozenset[str] | None = None
     disabled: frozenset[str] = frozenset()

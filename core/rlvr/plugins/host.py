@@ -92,7 +92,7 @@ class PluginHost:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the environment asks of plugins that are not installed."""
+        """Notes on variables that name plugins which are not installed."""
         installed = {status.name for status in self._statuses}
         return tuple(
             f"{variable} names {name!r}, which is not installed. {did_you_mean(name, installed)}"
@@ -239,7 +239,7 @@ class PluginHost:
         return failures
 
     def explain_error(self, error: BaseException) -> Advice | None:
-        """What a plugin knows about an exception; the first answer counts, failures are passed."""
+        """A plugin's advice on an exception: the first answer; a hook that fails is skipped."""
         for name in self._listeners("rlvr_explain_error"):
             try:
                 results = self._call("rlvr_explain_error", name, {"error": error})

@@ -46,7 +46,7 @@ OFFERS: dict[str, type[Any]] = {
 
 
 def label(hook: str) -> str:
-    """The word for what a hook yields: `tasks` for `rlvr_tasks`."""
+    """The word for a hook's records: `tasks` for `rlvr_tasks`."""
     return hook.removeprefix("rlvr_")
 
 

@@ -79,7 +79,7 @@ class Registry:
 
     def default_task(self, plugin: str) -> TaskSpec:
         """
-        What `--plugin NAME` means: the plugin's task of its own name, or its only task.
+        The task that `--plugin NAME` means: the one of the plugin's name, or its only one.
 
         Raises:
             PluginError: No such active plugin, or it offers no task, or several of other names.

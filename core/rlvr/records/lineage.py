@@ -64,7 +64,7 @@ def families_of(problems: Iterable[Problem]) -> tuple[str, ...]:
 
 def lineage_of(model: str) -> Lineage:
     """
-    What the model of a spec was trained on, by the record nearest to its files.
+    The data that a spec's model was trained on, by the record nearest to its files.
 
     Looks for `trained-on.json` or a run's `run.json` in the folder that the spec names
     (`gpt2:PATH`) and above. A model without files here has no record.

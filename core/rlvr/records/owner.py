@@ -183,7 +183,7 @@ def _boot() -> str:
 
 
 def _is_copy(directory: Path, found: dict[str, Any] | None) -> bool:
-    """Whether the lock speaks of another directory than the one in which it lies."""
+    """Whether the lock names another directory than the one that it is in."""
     told, there = found or {}, directory.stat()
     if "inode" not in told or told["inode"] != there.st_ino:
         return "inode" in told

@@ -84,7 +84,7 @@ class PassRates(Mapping[str, PassRate]):
         return self.updated({n: evolve(self.get(n, unknown), step=step) for n in names})
 
     def columns_of(self, names: Sequence[str]) -> tuple[NDArray[np.bool_], _Numbers, _Numbers]:
-        """Whether each of these problems was met, and its rate and step (0 where it was not)."""
+        """For each of these problems: whether it was met, its rate and its step (0 if not met)."""
         at = np.fromiter(map(self.places.get, names, repeat(-1)), np.intp, len(names))
         numbers = np.append(self.numbers, np.zeros((len(_FIELDS), 1)), axis=1)[:, at]
         return at >= 0, numbers[0], numbers[2]
@@ -97,7 +97,7 @@ class PassRates(Mapping[str, PassRate]):
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> PassRates:
         """
-        What `to_json` wrote.
+        Read what `to_json` wrote.
 
         Raises:
             ValueError: Ids and numbers do not fit together.

@@ -17,7 +17,7 @@ DEFAULT_DIRECTORY = "runs"
 @frozen(kw_only=True)
 class RunRecord:
     """
-    What a run has written so far.
+    The files of a run so far.
 
     Attributes:
         path: Its directory.

@@ -153,7 +153,7 @@ class RunDir:
 
     def read_run(self) -> dict[str, Any]:
         """
-        What `run.json` says.
+        The contents of `run.json`.
 
         Raises:
             ConfigError: It cannot be read, or lacks the options of the run.

@@ -59,7 +59,7 @@ class ProblemStream:
 @frozen(kw_only=True)
 class RunState:
     """
-    Where a run stands.
+    The state of a run after a step.
 
     Problem order, sampling seeds and minibatch splits are functions of (seed, step, history), so
     these are enough to go on exactly; weights and optimiser are the backend's part of a checkpoint.
@@ -119,7 +119,7 @@ class RunState:
 
 def state_of(values: Mapping[str, Any], checkpoint: Checkpoint) -> RunState:
     """
-    The state that came with a checkpoint.
+    The run state stored in a checkpoint.
 
     Raises:
         CheckpointError: No run wrote it.

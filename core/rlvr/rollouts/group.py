@@ -28,7 +28,7 @@ class GroupSampler(Sampler):
     draws_from_policy = True
 
     def __init__(self, config: object = None, context: object = None, *, turns: int = 0) -> None:
-        """`turns` 0: as many as the episodes want; it has no options."""
+        """`turns` 0: as many as the episodes have. The sampler has no options."""
         del config, context
         self._turns = turns
 

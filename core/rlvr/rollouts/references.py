@@ -59,7 +59,7 @@ class ReferenceSampler(Sampler):
             yield found
 
     def why_empty(self) -> str:
-        """Which problems of the run so far have no reference, or none that fits."""
+        """Why no reference is used: the problems so far have none, or none that fits."""
         if not self._too_long:
             return explain(
                 "the reference sampler was asked for reference answers.",

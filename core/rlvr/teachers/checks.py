@@ -52,14 +52,14 @@ def refuse_faulty(
 
 
 def fault_of_numbers(values: FloatArray, datum: Datum) -> str:
-    """Whether there is a finite number for each of the policy's tokens; "" if so."""
+    """The fault of numbers that should be finite, one for each of the policy's tokens; "": none."""
     if np.shape(values) != datum.tokens.shape:
         return f"shape {np.shape(values)} for {len(datum.tokens)} tokens"
     return "" if np.isfinite(values[datum.mask]).all() else "a value that is not finite"
 
 
 def fault_of_answer(answer: Datum, datum: Datum, name: str, ask: DistributionRequest | None) -> str:
-    """Whether a datum came back with what a teacher was asked for; "" if so."""
+    """The fault of a datum that a teacher gave back; "" if the answer is on it."""
     if answer.problem_id != datum.problem_id or answer.tokens.shape != datum.tokens.shape:
         return "data that are not those it was given"
     if ask is None:
@@ -70,7 +70,7 @@ def fault_of_answer(answer: Datum, datum: Datum, name: str, ask: DistributionReq
 
 
 def fault_of_states(answer: HiddenStates, datum: Datum) -> str:
-    """Whether there is a finite state (n, C) for each of the policy's tokens; "" if so."""
+    """The fault of states (n, C), finite, one for each of the policy's tokens; "": none."""
     wanted = int(datum.mask.sum())
     if answer.states.ndim != 2 or len(answer.states) != wanted:
         return f"states of shape {answer.states.shape} for {wanted} supervised tokens"
@@ -78,7 +78,7 @@ def fault_of_states(answer: HiddenStates, datum: Datum) -> str:
 
 
 def fault_of_shape(answer: TopK, rows: int, k: int) -> str:
-    """Whether an answer has so many rows of k or more; "" if so."""
+    """The fault of an answer that should have so many rows of k or more; "": none."""
     shape = answer.ids.shape
     if answer.logprobs.shape != shape or len(shape) != 2 or answer.actual.shape != shape[:1]:
         return (
@@ -92,7 +92,7 @@ def fault_of_shape(answer: TopK, rows: int, k: int) -> str:
 
 def fault_of_rows(answer: TopK, k: int, size: int, is_partial: bool = False) -> str:
     """
-    What is wrong with the rows (n, k or more) of an answer; "" where nothing is.
+    The fault of an answer's rows (n, k or more); "" if there is none.
 
     `size` is the vocabulary's; `is_partial` says that a row may hold less than was asked for.
     Looks at some rows at a time.
@@ -125,7 +125,7 @@ def _fault_of_few(answer: TopK, k: int, size: int, is_partial: bool) -> str:
 
 
 def fault_of(distribution: Distribution, datum: Datum) -> str:
-    """Whether a datum's distributions have a row for each of its supervised tokens; "" if so."""
+    """The fault of distributions that should have a row for each supervised token; "": none."""
     wanted = int(datum.mask.sum())
     rows = distribution.states if isinstance(distribution, HiddenStates) else distribution.logprobs
     if len(rows) != wanted:

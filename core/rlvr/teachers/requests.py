@@ -153,7 +153,7 @@ async def ask_distributions(
     teacher: Teacher, data: Sequence[Datum], ask: DistributionRequest
 ) -> list[Distribution]:
     """
-    What a teacher thinks of the next token at each supervised position, one answer a datum.
+    A teacher's next-token distribution at each supervised position, one answer a datum.
 
     Raises:
         BackendError: The teacher cannot say, or its answer means nothing.

@@ -30,7 +30,7 @@ class Route:
     model: str
 
     def takes(self, labels: Mapping[str, str]) -> bool:
-        """Whether a problem with these labels is its own, or it takes the rest."""
+        """Whether the route takes a problem with these labels: its own value, or the rest."""
         return self.value in (labels.get(self.key), REST)
 
     def __str__(self) -> str:

@@ -39,7 +39,7 @@ class RoutedTeacher(Teacher):
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         """
-        Of each datum by its own teacher.
+        Logprobs of each datum by its own teacher.
 
         Raises:
             BackendError: No route takes a datum, or a teacher cannot score it.
@@ -50,7 +50,7 @@ class RoutedTeacher(Teacher):
         self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
     ) -> list[Datum]:
         """
-        What each datum's own teacher says of it, all teachers at the same time.
+        Each datum's answer by its own teacher; all teachers work at the same time.
 
         Raises:
             BackendError: No route takes a datum, or a teacher cannot say; the others are waited
@@ -88,7 +88,7 @@ class RoutedTeacher(Teacher):
             teacher.check_problems(own[route])
 
     def metrics(self, data: Sequence[Datum]) -> Mapping[str, float]:
-        """What each of them tells."""
+        """The metrics of all teachers."""
         found: dict[str, float] = {}
         for teacher in self._teachers.values():
             found |= teacher.metrics(data)
@@ -107,7 +107,7 @@ class RoutedTeacher(Teacher):
 
 
 def _shared(teachers: Sequence[Teacher]) -> TeacherCapabilities:
-    """What all of them can tell."""
+    """Capabilities that all of the teachers have."""
     able = [teacher.capabilities for teacher in teachers]
     known = [set(one.temperatures) for one in able if one.temperatures is not None]
     names = {one.tokenizer for one in able}

@@ -30,7 +30,7 @@ _TALKS = (
 
 def difference(student: Tokenizer, teacher: Tokenizer) -> str:
     """
-    What tells the two tokenizers apart, the first ids or the first text; "" where they are one.
+    The first ids or text in which two tokenizers differ; "" if they are equal.
 
     Every id's bytes are compared (a row that only pads a vocabulary has none), then the ids of
     texts: bytes, digits, blanks, code, scripts, and the whole vocabulary written out.
@@ -94,7 +94,7 @@ def _differing_text(student: Tokenizer, teacher: Tokenizer) -> str:
 
 
 def _spelled(tokenizer: Tokenizer, token: int, is_exact: bool) -> bytes:
-    """What an id stands for; nothing past the vocabulary."""
+    """The bytes of an id; none past the vocabulary."""
     if token >= tokenizer.vocab_size:
         return b""
     if is_exact:

@@ -27,7 +27,7 @@ NO_TIES_P_G = ((0.0, 1.0, 0.5, 0.2), (0.3, 0.1, 0.2), (1.0, 0.0))
 
 class AdvantageContract(LearningPartContract):
     """
-    What every advantage must hold. Give `make_advantage`.
+    Tests of an advantage's promises. Define `make_advantage`.
 
     Promises that do not apply by what it declares (`is_group_relative`, `is_per_group`,
     `breaks_ties`) are skipped, aloud. Methods that an advantage leaves as they are hold the
@@ -58,7 +58,7 @@ class AdvantageContract(LearningPartContract):
                 assert np.abs(found).max() < 1e-9, (reward, size, rows)
 
     def test_sums_to_zero_in_a_group(self) -> None:
-        """What one trajectory gains the others of its group lose."""
+        """Advantages of a group sum to zero."""
         self._only_for_group_relative()
         for row in self._advantages(REWARDS_P_G):
             assert abs(math.fsum(_numbers(row))) < 1e-6, row
@@ -79,7 +79,7 @@ class AdvantageContract(LearningPartContract):
                 assert max(r for r, _ in pairs) == max(rewards)
 
     def test_order_within_a_group_does_not_matter(self) -> None:
-        """Turning a group round turns its advantages round."""
+        """Reversing a group reverses its advantages."""
         rewards = NO_TIES_P_G if self.make_advantage().breaks_ties else REWARDS_P_G
         turned = self._advantages([row[::-1] for row in rewards])
         _same([row[::-1] for row in turned], self._advantages(rewards))

@@ -20,7 +20,7 @@ from rlvr.types import Datum, GenerateRequest, SamplingParams
 
 class BackendContract(AbilityPromises, DistributionPromises, Contract):
     """
-    What every backend must hold. Give `make_backend`; tests with losses need torch.
+    Tests of a backend's promises. Define `make_backend`; tests with losses need torch.
 
     Attributes:
         parity_nats: Largest allowed difference of a sampler's and the trainer's logprob.
@@ -84,7 +84,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
 
     @on_open("make_backend")
     async def test_completions_keep_their_limits(self, backend: Backend) -> None:
-        """At least one token, at most `max_tokens`; logprobs are at most 0, finish is told."""
+        """At least one token, at most `max_tokens`; logprobs are at most 0, and `finish` is set."""
         policy = await backend.policy()
         for request, completion in zip(
             self._requests(policy, 1.0),
@@ -99,7 +99,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
 
     @on_open("make_backend", needs_torch=True)
     async def test_steps_on_the_same_data_lower_the_loss(self, backend: Backend) -> None:
-        """Updates on a loss that wants some tokens likelier lower that loss."""
+        """Updates lower the loss that they minimise."""
         data = await self._rollouts(backend)
         losses = [(await backend.update(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)]
         assert all(np.isfinite(losses)), losses

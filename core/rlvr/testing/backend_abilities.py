@@ -44,7 +44,7 @@ class AbilityPromises:
 
     @on_open("make_backend")
     async def test_what_is_drawn_beside_it_changes_no_bit(self, backend: Backend) -> None:
-        """Where the backend says so: a completion alone is the one it gives among others."""
+        """If the backend declares it, a completion has the same bits alone and among others."""
         if backend.capabilities.batch_invariant:
             policy = await backend.policy()
             requests = self._requests(policy, 1.0)

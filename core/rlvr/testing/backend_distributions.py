@@ -111,7 +111,7 @@ class _Look(PullLoss):
 
 
 async def _gives_states(backend: Backend, data: Sequence[Datum]) -> bool:
-    """Whether a loss gets states and head; a refusal must come before anything has changed."""
+    """Whether a loss gets states and head; else a refusal must come before anything has changed."""
     before = (await backend.policy()).version
     loss: Loss = PullLoss()
     try:

@@ -33,7 +33,7 @@ METRICS = {"reward/mean": 0.5, "reward/pass": 0.25, "loss": -0.125}
 
 
 class CallbackContract(Contract):
-    """What every callback must hold. Give `make_callback`."""
+    """Tests of a callback's promises. Define `make_callback`."""
 
     def make_callback(self, directory: Path) -> Callback:
         """A new callback, of a run in `directory`."""

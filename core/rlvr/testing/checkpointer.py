@@ -24,7 +24,7 @@ STATE: dict[str, Any] = {"step": 3, "cursor": {"epoch": 1, "order": [2, 0, 1]}, 
 
 
 class CheckpointerContract(Contract):
-    """What every checkpointer must hold. Give `make_checkpointer`."""
+    """Tests of a checkpointer's promises. Define `make_checkpointer`."""
 
     def make_checkpointer(self, directory: Path) -> Checkpointer:
         """A new checkpointer that keeps at least two checkpoints in `directory`."""
@@ -33,7 +33,7 @@ class CheckpointerContract(Contract):
     # --- promises -------------------------------------------------------------------------------
 
     def test_is_a_checkpointer(self, tmp_path: Path) -> None:
-        """It derives from `Checkpointer`, misspells no name, and is async where that is awaited."""
+        """It derives from `Checkpointer`, misspells no name, and the right methods are async."""
         part = self.make_checkpointer(tmp_path)
         check_part(part, Checkpointer)
         check_declarations(part)
@@ -147,7 +147,7 @@ class CheckpointerContract(Contract):
     # --- helpers --------------------------------------------------------------------------------
 
     def _do(self, directory: Path, method: str, *args: Any) -> Any:
-        """What a method of a checkpointer made anew gives, awaited where it is a coroutine."""
+        """The result of a method of a new checkpointer, awaited if it is a coroutine."""
 
         async def run() -> Any:
             async with opened(self.make_checkpointer(directory)) as checkpointer:

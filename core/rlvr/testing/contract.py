@@ -120,7 +120,7 @@ def check_part(part: object, base: type[Part]) -> None:
 
 
 def check_declarations(part: object) -> None:
-    """Fail unless what the part declares and what it overrides agree: a run refuses it else."""
+    """Fail unless the part's declarations and methods agree; a run would refuse it."""
     from rlvr.border.declared import fault_of_declarations
 
     fault = fault_of_declarations(part)

@@ -13,7 +13,7 @@ from rlvr.types import Message, PassRate, Problem
 
 class CurriculumContract(Contract):
     """
-    What every curriculum must hold. Give `make_curriculum`; give `problems` where it needs labels.
+    Tests of a curriculum's promises. Define `make_curriculum`, and `problems` if it needs labels.
 
     Attributes:
         patience: Steps of three problems after which every problem has been met.
@@ -45,7 +45,7 @@ class CurriculumContract(Contract):
         check_declarations(part)
 
     def test_gives_known_problems_and_as_many_as_asked(self) -> None:
-        """Also more than there are, and before anything is known of them."""
+        """Known problems, and as many as asked: also more than there are, and without a history."""
         problems = self.problems()
         known = {problem.id for problem in problems}
         for count in (1, 3, len(problems), 2 * len(problems) + 1):
@@ -59,7 +59,7 @@ class CurriculumContract(Contract):
                     assert not strange, strange
 
     def test_is_a_function_of_its_arguments(self) -> None:
-        """Asked again, asked out of order, made anew: the same problems."""
+        """Called again, out of order, or on a new object: the same problems."""
         problems = self.problems()
         one = self.make_curriculum()
         line = {step: self._ids(one, problems, step) for step in (0, 1, 2, 5, 40)}
@@ -114,7 +114,7 @@ class CurriculumContract(Contract):
         return [problem.id for problem in chosen]
 
     def _history(self, problems: Sequence[Problem], step: int) -> dict[str, PassRate]:
-        """What a run may know at a step: every second problem was met, one a step."""
+        """A possible history of a run at a step: every second problem was met, one a step."""
         return {
             problem.id: PassRate(rate=(i % 5) / 4, count=1 + i % 3, step=max(0, step - 1 - i))
             for i, problem in enumerate(problems[::2])

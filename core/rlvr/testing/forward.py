@@ -103,7 +103,7 @@ class Forward:
 
     def gradients(self) -> list[np.ndarray]:
         """
-        Of each datum, its gradients one below the other: shape (1 + outputs, T).
+        The gradients of each datum, one below the other: shape (1 + outputs, T).
 
         States have a row for each of their numbers. The head's are not among them: see `moves`.
         """

@@ -29,7 +29,7 @@ class LearningPartContract(Contract):
         raise NotImplementedError
 
     def test_is_a_part_without_slips(self) -> None:
-        """It derives from its base class, and none of its names is a slip of a known one."""
+        """It derives from its base class, and none of its names is a misspelt known one."""
         part = self._part()
         check_part(part, self._base)
         check_declarations(part)

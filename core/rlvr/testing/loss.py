@@ -24,7 +24,7 @@ EXTREMES = (-1e4, -200.0, -40.0, -1e-4, 0.0)
 
 class LossContract(LearningPartContract):
     """
-    What every loss must hold. Give `make_loss`; torch is imported when a test runs.
+    Tests of a loss's promises. Define `make_loss`; torch is imported when a test runs.
 
     The two promises about advantages are skipped, aloud, where the loss declares that it ignores
     them (`is_policy_gradient`). A loss that needs outputs gets random ones, and its gradients

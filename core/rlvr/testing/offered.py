@@ -38,7 +38,7 @@ IN_RUN = ("callback", "checkpointer")
 @frozen(kw_only=True)
 class Offered:
     """
-    What a plugin offers, and with which values its parts are built.
+    The specs that a plugin offers, and the option values its parts are built with.
 
     Attributes:
         plugin: Its name.

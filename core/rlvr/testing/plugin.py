@@ -42,7 +42,7 @@ HEAVY = (
 
 class PluginContract(Contract):
     """
-    What the module behind an `rlvr` entry point must hold. Set `module`.
+    Tests of the module behind an `rlvr` entry point. Set `module`.
 
     Attributes:
         module: Dotted name of the light module, `rlvr_cvdp.plugin`.

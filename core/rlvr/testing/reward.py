@@ -37,7 +37,7 @@ HOSTILE = ("\x00\x1b[2J\x00", "../../../../etc/passwd", "\ufffd\u202e\U0001f600"
 
 class RewardContract(Contract):
     """
-    What every reward must hold. Give `make_reward` and `right`, better also the others.
+    Tests of a reward's promises. Define `make_reward` and `right`, better also the others.
 
     Attributes:
         bounds: Lowest and highest value, as the spec declares them; infinite: any.
@@ -87,7 +87,7 @@ class RewardContract(Contract):
             self._assert_not_right(case)
 
     def test_empty_answer_earns_nothing(self) -> None:
-        """Saying nothing has the lowest value."""
+        """The empty answer has the lowest value."""
         problem, _ = self.right()
         outcome = self._judge((problem, Trajectory.from_text(problem.id, "")))
         if isinstance(outcome, Reward):
@@ -95,7 +95,7 @@ class RewardContract(Contract):
             assert outcome.value == pytest.approx(self.bounds[0]), outcome
 
     def test_repeating_the_prompt_earns_no_top(self) -> None:
-        """The prompt given back as the answer is not right."""
+        """The prompt, repeated as the answer, is not right."""
         problem, _ = self.right()
         echo = "\n".join(message.content for message in problem.prompt)
         self._assert_not_right((problem, Trajectory.from_text(problem.id, echo)))
@@ -164,7 +164,7 @@ class RewardContract(Contract):
 
     @on_open("make_reward")
     async def test_equal_keys_mean_equal_verdicts(self, reward: RewardFn) -> None:
-        """Of all answers, with other seeds and at other steps: else a store mixes them up."""
+        """Equal keys have equal verdicts, for all answers, seeds and steps."""
         told: dict[str, tuple[object, str]] = {}
         for who, variant in [("the reward", reward), *_variants(reward)]:
             for case in [self.right(), *self.wrong()]:
@@ -211,7 +211,7 @@ class RewardContract(Contract):
 
     @on_open("make_reward")
     async def test_a_reseeded_reward_keeps_its_second_judge(self, reward: RewardFn) -> None:
-        """Other seeds change no answer to whether there is a second opinion."""
+        """With another seed the reward has a second judge if and only if it has one without."""
         seeded = reseeded(reward, 1)
         assert seeded is None or seeded.has_second_opinion == reward.has_second_opinion
 
@@ -250,7 +250,7 @@ class RewardContract(Contract):
 
 
 def _variants(reward: RewardFn) -> list[tuple[str, RewardFn]]:
-    """What the reward gives for other seeds and for steps, where that is another one."""
+    """Other rewards that this one gives for other seeds and for steps."""
     history = {"problem": PassRate(rate=0.5, count=1, step=0)}
     others = [(f"with_seed({seed})", reseeded(reward, seed)) for seed in (1, 2)]
     for step, known in ((0, {}), (1000, history)):
@@ -259,7 +259,7 @@ def _variants(reward: RewardFn) -> list[tuple[str, RewardFn]]:
 
 
 def _verdict(outcome: Outcome) -> object:
-    """What must repeat: neither the time it took nor whether it came from a store."""
+    """The parts of an outcome that must repeat: not its time, nor whether it came from a store."""
     if isinstance(outcome, Reward):
         numbers = outcome.value, outcome.score01, dict(outcome.components), outcome.tests_passed
         return *numbers, outcome.is_proxy

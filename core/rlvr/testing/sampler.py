@@ -23,7 +23,7 @@ _PATIENCE_S = 5.0
 
 class SamplerContract(Contract):
     """
-    What every sampler must hold. Give `make_sampler`.
+    Tests of a sampler's promises. Define `make_sampler`.
 
     Promises about what was drawn are skipped, aloud, where `draws_from_policy` is False.
     """
@@ -37,11 +37,11 @@ class SamplerContract(Contract):
     # --- promises -------------------------------------------------------------------------------
 
     def test_it_is_a_sampler(self) -> None:
-        """It derives from the base class, and none of its names looks like another one's slip."""
+        """It derives from its base class, and no name is a misspelt known one."""
         check_part(self.make_sampler(), Sampler)
 
     def test_it_draws_as_it_declares(self) -> None:
-        """It asks the policy for completions; else for none, and all logprobs are zeros."""
+        """It samples from the policy; if it declares that it does not, all logprobs are zeros."""
         policy = ScriptedPolicy(["b"])
         groups = self._sample(ToyTask(), _problems(), policy)
         if self.make_sampler().draws_from_policy:
@@ -165,7 +165,7 @@ class SamplerContract(Contract):
 
     @on_open("make_sampler")
     async def test_nothing_is_left_running(self, sampler: Sampler) -> None:
-        """Where nobody asks for the next trajectory any more, the rest of its group is ended."""
+        """When the caller asks for no more trajectories, the rest of the group is ended."""
         self._only_for_drawing()
         task = _WaitingTask()
         task.gate = asyncio.Event()

@@ -26,7 +26,7 @@ from rlvr.types import PassRate, Problem, Reward, Trajectory
 
 class TaskContract(TaskAbilities, Contract):
     """
-    What every task must hold. Give `make_task`; give `make_reward` to prove the references too.
+    Tests of a task's promises. Define `make_task`; with `make_reward` references are judged, too.
 
     Attributes:
         splits: Splits the task has, each with at least one problem.
@@ -172,7 +172,7 @@ class TaskContract(TaskAbilities, Contract):
 
     @on_open("make_task")
     async def test_unsupported_rows_have_reasons(self, task: Task) -> None:
-        """What yields no problem is listed with a reason, and is no problem as well."""
+        """Rows that yield no problem are listed with a reason, and are not among the problems."""
         ids = {problem.id for problem in task.problems("all")}
         for row, reason in task.unsupported().items():
             assert reason.strip(), row
@@ -180,7 +180,7 @@ class TaskContract(TaskAbilities, Contract):
 
     @on_open("make_task")
     async def test_reference_earns_the_top(self, task: Task) -> None:
-        """The data set's own answer is judged right; its absence is not: at least one is there."""
+        """Reference answers are judged right; at least one problem has one."""
         judged = 0
         for problem in task.problems("all"):
             reference = task.reference(problem)
@@ -199,7 +199,7 @@ class TaskContract(TaskAbilities, Contract):
 
     @on_open("make_task")
     async def test_empty_and_senseless_answers_earn_the_bottom(self, task: Task) -> None:
-        """Nothing, and nonsense, never earn more than the bottom."""
+        """The empty answer and nonsense never earn more than the lowest value."""
         for problem in islice(task.problems("all"), self.max_judged):
             for answer in ("", GARBAGE):
                 outcome = await self._judge(problem, Trajectory.from_text(problem.id, answer))

@@ -28,7 +28,7 @@ class TaskAbilities:
     max_judged: ClassVar[int]
 
     def make_policy(self) -> Policy:
-        """What `discover` and `measure` are asked with; by default it answers with nonsense."""
+        """The policy for `discover` and `measure`; by default it answers with nonsense."""
         return ScriptedPolicy([GARBAGE])
 
     async def _verdict(self, problem: Problem, trajectory: Trajectory) -> Any:

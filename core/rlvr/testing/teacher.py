@@ -18,7 +18,7 @@ from rlvr.types import Datum
 
 class TeacherContract(ScoringPromises, Contract):
     """
-    What every teacher must hold. Give `make_teacher`.
+    Tests of a teacher's promises. Define `make_teacher`.
 
     Attributes:
         tolerance_nats: Largest allowed difference of one token's logprob between two requests.

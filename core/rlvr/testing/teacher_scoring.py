@@ -204,7 +204,7 @@ class ScoringPromises:
         return [k for k in self.tops if k <= size and (not able.max_k or k <= able.max_k)]
 
     def _questions(self, teacher: Teacher) -> list[TeacherRequest]:
-        """Of the contract's data: from the second token, from the middle, the last only."""
+        """Questions about the data: from the second token, from the middle, the last only."""
         starts, k = (1, 3, 5), self._tops(teacher)[-1]
         return [
             TeacherRequest(

@@ -140,7 +140,7 @@ def _is_left_out(message: Message, text: str) -> bool:
 
 
 def _is_printed(content: object, text: str) -> bool:
-    """Whether a list of parts stands there as such: the template wants texts."""
+    """Whether a list of parts was printed as such, because the template expects texts."""
     return str(content) in text or json.dumps(content, ensure_ascii=False) in text
 
 

@@ -21,7 +21,7 @@ _NOT_PIXELS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_i
 
 class ImageProcessor:
     """
-    What a processor makes of pictures; for several threads.
+    Tokens and pixels of pictures; several threads may use it.
 
     Attributes:
         name: The model, for messages.
@@ -101,7 +101,7 @@ class ImageProcessor:
 
     def pixels(self, pictures: Sequence[Any]) -> dict[str, Any]:
         """
-        What the model's forward takes besides ids for opened pictures (`pixel_values`, ...).
+        Arguments of the model's forward for opened pictures, besides ids (`pixel_values`, ...).
 
         Raises:
             BackendError: The processor cannot take them.

@@ -140,7 +140,7 @@ class FastTokenizer(Tokenizer):
         return ids[self._count_end(ids) :]
 
     def closing(self, tokens: Sequence[int]) -> list[int]:
-        """What the template puts after a policy's turn that broke off; [] where it ended itself."""
+        """The ids that close a policy's turn that was cut off; [] if it ended by itself."""
         return [] if len(tokens) and self._is_end(tokens[-1]) else list(self._end_ids)
 
     def _read_template(self) -> ChatTemplate | None:
@@ -181,7 +181,7 @@ class FastTokenizer(Tokenizer):
         return []
 
     def _count_end(self, ids: Sequence[int]) -> int:
-        """How many of the ids belong to the end of the policy's turn, which it wrote itself."""
+        """How many of the ids end the policy's turn, so that the policy wrote them itself."""
         for count, index in enumerate(ids):
             if self._is_end(index):
                 return count + 1

@@ -10,7 +10,7 @@ from rlvr.types import Datum, Failed, Reward, ScoredGroup, Unscorable
 
 
 def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
-    """What sampling and verification gave: rewards, pass rate, lengths, what was dropped."""
+    """Metrics of sampling and verification: rewards, pass rate, lengths, dropped trajectories."""
     outcomes = [o for g in groups for o in g.outcomes]
     rewards = [o for o in outcomes if isinstance(o, Reward)]
     full = [r for r in rewards if not r.is_proxy]
@@ -45,7 +45,7 @@ def of_groups(groups: Sequence[ScoredGroup]) -> dict[str, float]:
 
 
 def _shares(reward: Reward) -> Mapping[str, float]:
-    """What the evidence marks an answer as, each 0 or 1 (`evidence["shares"]`)."""
+    """Marks of an answer in the evidence, each 0 or 1 (`evidence["shares"]`)."""
     shares = reward.evidence.get("shares")
     return shares if isinstance(shares, Mapping) else {}
 
@@ -70,7 +70,7 @@ def _is_equal(group: ScoredGroup) -> bool:
 
 def of_data(data: Sequence[Datum]) -> dict[str, float]:
     """
-    What is trained on: tokens, credit, and how far the sampler had left the reference.
+    Metrics of the training data: tokens, credit, and the sampler's distance from the reference.
 
     `kl/reference` is the k3 estimate, mean over the policy's tokens, nats; a loss that measures it
     with the trainer's weights has the last word.

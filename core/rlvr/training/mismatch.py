@@ -29,7 +29,7 @@ CAP = 2.0
 @frozen(kw_only=True)
 class Parity:
     """
-    How far sampler and trainer were apart on the tokens of a probe.
+    Difference of sampler and trainer on the tokens of a probe.
 
     Attributes:
         gap: Largest absolute difference of a token's logprob, nats.

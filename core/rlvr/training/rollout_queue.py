@@ -80,7 +80,7 @@ class RolloutQueue:
 
     @property
     def needs_choice(self) -> bool:
-        """Whether the next `room` has to choose new problems: fewer wait than it takes."""
+        """Whether the next `room` must choose new problems: fewer wait than it takes."""
         return len(self.problem_stream.waiting) < min(self.per_step, self._allowed - self._begun)
 
     async def room(self, choose: Callable[[int], Sequence[Problem]]) -> RolloutRequest:
@@ -137,7 +137,7 @@ class RolloutQueue:
 
     @asynccontextmanager
     async def keeping_weights(self) -> AsyncIterator[None]:
-        """No weights change in the block: an update waits for its end, and it for an update."""
+        """Keep the weights unchanged in the block: an update waits for its end, and vice versa."""
         async with self.updating:
             self._keeping += 1
         try:

@@ -71,7 +71,7 @@ class Opinions:
 
     @classmethod
     def of(cls, recipe: Recipe, directory: RunDir, status: RunStatus) -> Opinions:
-        """Those of a run. Only a policy's own answers are drawn, no references or recordings."""
+        """The second opinions of a run. Only answers of the policy are drawn, no references."""
         verify = recipe.verify
         return cls(
             reward=recipe.reward,
@@ -85,7 +85,7 @@ class Opinions:
 
     @property
     def is_on(self) -> bool:
-        """Whether anything is ever drawn."""
+        """Whether second opinions are drawn at all."""
         return self.share > 0 and self.reward.has_second_opinion
 
     async def __aenter__(self) -> Opinions:

@@ -49,7 +49,7 @@ log = get(__name__)
 
 @frozen(kw_only=True)
 class Finished:
-    """What a run that ended well leaves: its directory, last state and evaluations by step."""
+    """The result of a run that ended well: directory, last state, evaluations by step."""
 
     directory: Path
     state: RunState

@@ -1,4 +1,4 @@
-"""Did the last weight sync arrive? The sampler's logprobs must move as the trainer's do.
+"""Check that a weight sync arrived: the sampler's logprobs must move as the trainer's do.
 
 Sampler and trainer round differently, by more than an update of a small learning rate changes a
 logprob: their difference alone does not show a sync that was lost. So both score the same tokens

@@ -1,4 +1,4 @@
-"""One training sequence; next-token distributions of a teacher, and what is asked of it."""
+"""One training sequence; a teacher's next-token distributions, and requests for them."""
 
 from __future__ import annotations
 

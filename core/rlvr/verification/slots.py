@@ -50,7 +50,7 @@ class Clock:
 
     @contextmanager
     def during(self, *, waiting: int = 0, held: int = 0) -> Iterator[None]:
-        """So many slots more are waited for, or held, in the block."""
+        """In the block the work waits for, or holds, this many more slots."""
         self._add(waiting, held)
         try:
             yield

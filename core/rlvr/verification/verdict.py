@@ -112,7 +112,7 @@ async def opinion_of(
 
 
 async def _within(deadline_s: float, work: Coroutine[Any, Any, _Answer]) -> _Answer | None:
-    """What the work gives; None: it was cancelled after the deadline."""
+    """The result of the work; None if it was cancelled after the deadline."""
     clock, context = Clock(), contextvars.copy_context()
     context.run(CLOCK.set, clock)
     task = asyncio.create_task(work, context=context)

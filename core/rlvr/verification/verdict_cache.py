@@ -16,7 +16,7 @@ from rlvr.verification.verdict import fault_of_outcome, outcome_from_json, outco
 
 
 class VerdictStore:
-    """Where verdicts are kept; this one keeps nothing (`verify.store=off`)."""
+    """A store of verdicts; this class stores nothing (`verify.store=off`)."""
 
     def get(self, key: str) -> Outcome | None:
         """The verdict of a key, marked as cached; None where it is not known."""

@@ -89,7 +89,7 @@ def _modules_held(reward: object) -> set[str]:
 
 
 def _held_by(thing: Any) -> Iterator[Any]:
-    """What an object holds: items, attributes, slots; of functions what they are bound to."""
+    """The objects in an object: items, attributes, slots; for functions what they are bound to."""
     if isinstance(thing, str | bytes | int | float | ModuleType):
         return
     if isinstance(thing, Mapping):

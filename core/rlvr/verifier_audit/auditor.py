@@ -31,7 +31,7 @@ _A_WORKER = 4
 @frozen(kw_only=True)
 class AuditPlan:
     """
-    How much is asked of a problem.
+    The amount of work of an audit for each problem.
 
     Attributes:
         mutants: Wanted mutants that are not equivalent to the reference.

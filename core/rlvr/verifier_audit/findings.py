@@ -37,12 +37,12 @@ class Judged:
 
     @property
     def is_accepted(self) -> bool:
-        """The verifier called it right."""
+        """Whether the verifier called it right."""
         return seen(self.outcome) == "accepted"
 
     @property
     def is_undecided(self) -> bool:
-        """An accepted mutant of which nobody knows whether it is right."""
+        """Whether it is an accepted mutant that is not known to be right or wrong."""
         return self.probe.is_mutant and self.is_accepted and self.is_equivalent is None
 
     @property
@@ -69,12 +69,12 @@ class ProblemAudit:
 
     @property
     def reference(self) -> Seen:
-        """What became of the reference."""
+        """The outcome for the reference."""
         return seen(self.reference_outcome)
 
     @property
     def initial(self) -> Seen:
-        """What became of the answer that changes nothing."""
+        """The outcome for the answer that changes nothing."""
         found = [j.outcome for j in self.judged if j.probe.kind == "initial"]
         return seen(found[0]) if found else "none"
 
@@ -94,7 +94,7 @@ class ProblemAudit:
 
     @property
     def is_flaky(self) -> bool:
-        """One answer was right at one time and wrong at another."""
+        """Whether an answer was right at one time and wrong at another."""
         return len({o.score01 == 1.0 for o in self.repeats if isinstance(o, Reward)}) > 1
 
     def reasons(self, least: float) -> list[str]:

@@ -78,7 +78,7 @@ class DivergenceConfig:
         32, "Wasserstein: likeliest tokens of each side that are moved one by one", validator=gt(0)
     )
     blur: float = option(0.1, "Wasserstein: entropic smoothing, in units of cost", validator=gt(0))
-    iterations: int = option(50, "Wasserstein: Sinkhorn's", validator=gt(0))
+    iterations: int = option(50, "Wasserstein: iterations of Sinkhorn", validator=gt(0))
 
 
 @frozen(kw_only=True)
@@ -87,29 +87,33 @@ class TokenDistillConfig(DivergenceConfig):
 
     top_k: int = option(
         0,
-        "Tokens a position that the teacher is asked for; 0: its whole distribution",
+        "Most likely tokens a position that the teacher gives; 0: its whole distribution",
         validator=ge(0),
     )
     tail: str = option(
         "rest",
-        "What is beyond top_k: rest (one bucket of its own), renorm (as if there were nothing)",
+        "Treatment of tokens beyond top_k: rest (one bucket), renorm (as if there were none)",
         choices=("rest", "renorm"),
     )
     temperature: float = option(1.0, "Logits of both sides are divided by this", validator=gt(0))
-    scale_t2: bool = option(False, "Multiply by temperature squared, beside a loss without one")
+    scale_t2: bool = option(
+        False, "Multiply by temperature squared, for use beside a loss without one"
+    )
     adapt_temperature: float = option(
         0.0,
-        "How much hotter where the teacher is unsure, by its entropy's excess; 0: not",
+        "Rise of the temperature with the teacher's excess entropy; 0: none",
         validator=ge(0),
     )
     min_temperature: float = option(0.5, "Lowest of an adapted temperature", validator=gt(0))
     max_temperature: float = option(4.0, "Highest of an adapted temperature", validator=gt(0))
     weighting: str = option(
-        "uniform", "What tokens count, see docs/algorithms/distill/index.md", choices=WEIGHTINGS
+        "uniform", "Weights of tokens, see docs/algorithms/distill/index.md", choices=WEIGHTINGS
     )
-    reasoning_weight: float = option(1.0, "Of tokens in reasoning spans", validator=ge(0))
+    reasoning_weight: float = option(1.0, "Weight of tokens in reasoning spans", validator=ge(0))
     action_weight: float = option(
-        1.0, "Of tokens in action spans, and of all where spans are not told apart", validator=ge(0)
+        1.0,
+        "Weight of tokens in action spans; of all tokens if there are no spans",
+        validator=ge(0),
     )
     reduction: str = option(
         "token",
@@ -124,7 +128,7 @@ class TokenDistillConfig(DivergenceConfig):
         1.0, "Confidence: power of the teacher's certainty", validator=ge(0)
     )
     span_metrics: bool = option(
-        True, "Tell KL, accuracy, entropy and overlap by span type at each step"
+        True, "Log KL, accuracy, entropy and overlap by span type at each step"
     )
     chunk_rows: int = option(
         256, "Positions whose logits exist at one time", unit="tokens", validator=gt(0)

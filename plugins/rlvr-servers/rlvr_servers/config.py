@@ -14,7 +14,7 @@ class RequestOptions:
 
     concurrency: int = option(16, "Requests at the same time", validator=ge(1))
     timeout_s: float = option(
-        600.0, "A request without an answer after this is repeated", unit="s", validator=gt(0)
+        600.0, "Time after which an unanswered request is repeated", unit="s", validator=gt(0)
     )
     retries: int = option(5, "Times a failed request is repeated", validator=ge(0))
     backoff_s: float = option(
@@ -55,7 +55,10 @@ class ServersConfig(RequestOptions):
         (), "Variables of the model's chat template, NAME=VALUE with commas: enable_thinking=false"
     )
     deadline_s: float = option(
-        1800.0, "A request is given up after this, with all repetitions", unit="s", validator=gt(0)
+        1800.0,
+        "Time after which a request is given up, with all repetitions",
+        unit="s",
+        validator=gt(0),
     )
     probe_k: int = option(
         1024, "Most likeliest tokens a position that the start-up probe tries", validator=ge(1)
@@ -68,8 +71,8 @@ class ServersConfig(RequestOptions):
         validator=ge(0),
     )
     weights_dir: str = option(
-        "", "Where a run's sampler writes weights for the server; empty: RUN/served-weights"
+        "", "Folder for the weights that a run hands to the server; empty: RUN/served-weights"
     )
     weights_seen_at: str = option(
-        "", "That folder as the server sees it (a container's mount); empty: the same path"
+        "", "Path of that folder on the server (a container's mount); empty: the same path"
     )

@@ -16,9 +16,11 @@ class CookbookConfig:
     """Which environments of the cookbook are the task, and when one counts as solved."""
 
     builder: str = option("", "Dataset builder of the cookbook, `module:Class`")
-    args: tuple[str, ...] = option((), "Its fields as `name=value`, as on the cookbook's lines")
+    args: tuple[str, ...] = option(
+        (), "The builder's fields as `name=value`, as the cookbook takes them"
+    )
     batches: int = option(
-        64, "Batches that problems are taken from", validator=attrs.validators.ge(1)
+        64, "Number of batches that problems are taken from", validator=attrs.validators.ge(1)
     )
     group_rewards: str = option(
         "refuse",
@@ -28,4 +30,4 @@ class CookbookConfig:
     solved_metric: str = option(
         "correct", "Metric of an environment that is 1 for a right answer, where it has one"
     )
-    solved_at: float = option(1.0, "Reward from which on an answer is right, elsewhere")
+    solved_at: float = option(1.0, "Least reward of a right answer in the other environments")

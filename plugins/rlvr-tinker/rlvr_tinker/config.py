@@ -22,10 +22,10 @@ class TinkerConfig:
     eps: float = option(1e-8, "AdamW term in the denominator", validator=gt(0))
     weight_decay: float = option(0.0, "AdamW weight decay", validator=ge(0))
     timeout_s: float = option(
-        1800.0, "The service gets this long for a request", unit="s", validator=gt(0)
+        1800.0, "Time in which the service must finish a request", unit="s", validator=gt(0)
     )
     connect_s: float = option(
-        60.0, "The service gets this long to answer at all", unit="s", validator=gt(0)
+        60.0, "Time in which the service must answer at all", unit="s", validator=gt(0)
     )
     retries: int = option(
         2, "Times a failed step is repeated from the last saved state", validator=ge(0)
@@ -37,7 +37,7 @@ class TinkerConfig:
         validator=ge(0),
     )
     recovery_ttl_s: int = option(
-        86400, "The service forgets such a state after this", unit="s", validator=ge(3600)
+        86400, "Time after which the service forgets such a state", unit="s", validator=ge(3600)
     )
     ttl_s: int = option(
         0,

@@ -10,11 +10,11 @@ from rlvr import option
 
 @frozen(kw_only=True)
 class TorchConfig:
-    """Where and how the local backend computes."""
+    """Options of the local backend."""
 
     device: str = option(
         "auto",
-        "Where it runs; auto: cuda, else mps, else cpu",
+        "Device; auto: cuda, else mps, else cpu",
         choices=("auto", "cpu", "cuda", "mps"),
     )
     dtype: str = option(
@@ -66,7 +66,7 @@ class TorchConfig:
     )
     engine: str = option(
         "own",
-        "What samples: our engine, or vLLM in this process (its build for a GPU, or for the CPU)",
+        "Sampling engine: ours, or vLLM in this process (its build for a GPU, or for the CPU)",
         choices=("own", "vllm"),
     )
     vllm_memory: float = option(
@@ -100,12 +100,12 @@ class TorchConfig:
     )
     vision: str = option(
         "frozen",
-        "What of a vision-language model is not its language model: frozen, or trained too (full "
+        "Vision encoder and projector of a vision-language model: frozen, or trained too (full "
         "training)",
         choices=("frozen", "trained"),
     )
     dora: bool = option(False, "Weight-decomposed LoRA (arXiv:2402.09353)")
-    adapter: str = option("", "Directory of a saved adapter to go on from")
+    adapter: str = option("", "Directory of a saved adapter that training continues from")
     quantize: str = option(
         "none", "Store frozen weights in 4 bits (GPU, with LoRA)", choices=("none", "4bit")
     )

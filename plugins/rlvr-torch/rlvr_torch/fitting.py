@@ -1,4 +1,4 @@
-"""What follows from a model and this machine: the model's facts, and LoRA where memory is short."""
+"""Facts of a model, and LoRA if the device's memory is too small for full training."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def plan(
     weights: int, memory: int, device: str, dtype: str, *, each: float, can_quantize: bool
 ) -> dict[str, Proposed]:
     """
-    How to train so many weights in so many bytes; {} for all of them.
+    Options that train a model of so many weights in so many bytes; {}: full training.
 
     Full training needs `each` bytes a weight in `ROOM` of the memory: the weight in float32, its
     gradient and the optimiser's state (`trained_bytes`). Else adapters of rank

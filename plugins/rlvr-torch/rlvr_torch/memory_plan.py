@@ -1,4 +1,4 @@
-"""How much memory a run needs, by arithmetic alone: from the shape of a model and the settings.
+"""Memory that a run needs, calculated from the shape of a model and the settings.
 
 What a layer keeps for the backward pass is counted tensor by tensor, as PyTorch's autograd keeps
 it; tests compare it with what real nets keep (within 8 %). Two constants of a card are estimates,

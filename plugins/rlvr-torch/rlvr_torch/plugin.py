@@ -1,4 +1,4 @@
-"""What rlvr-torch offers: the backend and the teacher `torch`. Imports nothing heavy."""
+"""The parts of rlvr-torch: the backend and the teacher `torch`. Imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rlvr_teachers() -> Iterable[TeacherSpec]:
 
 @hookimpl
 def rlvr_checks() -> Iterable[Check]:
-    """Which device the backend would use."""
+    """A check that names the device the backend would use."""
     yield Check(
         name="torch-device",
         target="rlvr_torch.runtime.device:check_device",

@@ -20,7 +20,7 @@ from rlvr_torch.runtime.executor import Executor
 
 class TorchPolicy(Policy):
     """
-    Samples from the live weights, for as long as they are the ones it stands for.
+    Samples from the weights of one version; refuses once training has changed them.
 
     It holds no copy: after the next step it refuses (`BackendError`), so that tokens are never
     attributed to weights that did not draw them. Ask the backend for a new one after each step.
@@ -81,7 +81,7 @@ class TorchPolicy(Policy):
 
 class LiveTorchPolicy(Policy):
     """
-    Samples with whatever the weights are: completions go on while training changes them.
+    Samples with the newest weights: completions continue while training changes them.
 
     A training step runs between two slices of tokens (`Inbox`), and the next slice draws with its
     result. Keys that older weights computed are kept. A token's logprob is that of the

@@ -25,9 +25,7 @@ class MLflowOptions(ProjectOptions):
     uri: str = option(
         "", "Server or sqlite:///FILE; empty: MLFLOW_TRACKING_URI, else MLflow's default"
     )
-    artifacts: str = option(
-        "", "Where a new experiment keeps its tables; empty: the server's own place"
-    )
+    artifacts: str = option("", "Place of a new experiment's tables; empty: the server's own")
 
 
 class MLflow(Tracker):

@@ -43,7 +43,7 @@ class TrackerOptions:
         4000, "Characters of a prompt or answer in a table at most", validator=ge(1)
     )
     timeout_s: float = option(
-        60.0, "Time a call of the tracker may take; then it is given up", unit="s", validator=gt(0)
+        60.0, "Time after which a call of the tracker is given up", unit="s", validator=gt(0)
     )
 
 

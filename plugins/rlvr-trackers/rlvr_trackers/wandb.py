@@ -21,7 +21,7 @@ class WandbOptions(ProjectOptions):
     mode: str = option(
         "online", "Send at once, or keep files for `wandb sync`", choices=("online", "offline")
     )
-    folder: str = option("", "Where its local files go; empty: RUN/trackers")
+    folder: str = option("", "Folder of its local files; empty: RUN/trackers")
 
 
 class Wandb(Tracker):

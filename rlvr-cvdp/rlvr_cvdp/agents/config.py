@@ -13,13 +13,13 @@ class AgentConfig:
     """Limits of an agent's container."""
 
     timeout_s: float = option(
-        600.0, "An agent is stopped after this, as officially", unit="s", validator=gt(0)
+        600.0, "Time limit of an agent, as officially", unit="s", validator=gt(0)
     )
     memory_mb: int = option(4096, "Memory of a container", unit="MB", validator=ge(64))
     processes: int = option(256, "Processes of a container", validator=ge(4))
     disk_mb: int = option(
         512,
-        "What a container may write: to its own files, and to /code",
+        "Most that a container may write, to its own files and to /code",
         unit="MB",
         validator=ge(1),
     )

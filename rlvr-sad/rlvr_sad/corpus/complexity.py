@@ -40,7 +40,7 @@ class ComplexityOptions:
     ramp_steps: int = option(
         0, "Steps until all take part; 0: half of the run", unit="steps", validator=ge(0)
     )
-    power: float = option(1.0, "Above 1: opens late; below: early", validator=gt(0))
+    power: float = option(1.0, "Above 1 stages open late, below 1 early", validator=gt(0))
 
 
 class ByComplexity(Curriculum):

@@ -52,7 +52,7 @@ class ReplayConfig:
     )
     long: str = option(
         "window",
-        "What becomes of a trajectory that does not fit: windows that lose nothing, the best "
+        "Treatment of a trajectory that does not fit: windows that lose nothing, the best "
         "window alone (cut), or nothing (drop)",
         choices=LONG,
     )

@@ -22,7 +22,7 @@ Logits = NDArray[np.float64]
 
 @frozen(kw_only=True, eq=False)
 class TinyHead:
-    """What a loss over whole distributions is given of the table: logits are `weights @ state`."""
+    """The table's output head for a loss over whole distributions: logits are `weights @ state`."""
 
     weights: Any  # (V, C)
     bias: Any = None
@@ -111,7 +111,7 @@ class TinyBackend(Backend):
         self, data: Sequence[Datum], loss: Loss, *, with_grad: bool
     ) -> tuple[list[Any], dict[str, list[Any]]]:
         """
-        What the loss is called with: logprobs, and the outputs it asks for.
+        Arguments of the loss: logprobs, and the outputs it asks for.
 
         A table is a model too: its state is the previous token, one-hot (C = V), its head the
         table turned on its side.

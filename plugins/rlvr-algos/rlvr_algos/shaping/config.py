@@ -51,10 +51,13 @@ class CreditConfig(ShapingConfig):
         0.0, "Weight of the KL to the reference in the reward; 0: none", validator=ge(0)
     )
     kl_target: float = option(
-        0.0, "KL that kl_coef is steered to; 0: kl_coef stays", unit="nats", validator=ge(0)
+        0.0,
+        "Target of the KL, which adapts kl_coef; 0: kl_coef stays",
+        unit="nats",
+        validator=ge(0),
     )
     kl_horizon: float = option(
-        10.0, "Steps in which kl_coef follows the KL; longer: slower", unit="steps", validator=gt(1)
+        10.0, "Steps in which kl_coef adapts to the KL; more: slower", unit="steps", validator=gt(1)
     )
     drop_equal: bool = option(False, "Leave out groups whose rewards are all equal")
     refills: int = option(
@@ -84,7 +87,7 @@ class OpdConfig(GroupAdvantageConfig):
     )
     kl_discount_factor: float = option(
         0.0,
-        "Of the KL of later tokens, per token; 0: each token answers for itself",
+        "Discount factor of later tokens' KL, per token; 0: only the token's own KL",
         validator=[ge(0), le(1)],
     )
     kl_in: str = option(
@@ -107,7 +110,9 @@ class GlobalAdvantageConfig(CreditConfig):
     """Advantage `global`."""
 
     whiten: bool = option(True, "Mean 0 and deviation 1 over the step's batch")
-    discount: float = option(1.0, "Of later rewards, per token", validator=[gt(0), le(1)])
+    discount: float = option(
+        1.0, "Discount factor of later rewards, per token", validator=[gt(0), le(1)]
+    )
 
 
 @frozen(kw_only=True)

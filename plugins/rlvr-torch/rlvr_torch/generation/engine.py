@@ -91,7 +91,7 @@ class Engine(InferenceEngine):
         return [numbers for part in parts for numbers in part]
 
     def sleep(self) -> None:
-        """Nothing: it decodes with the weights that train, and keeps no memory of its own."""
+        """Does nothing: it decodes with the training weights and has no memory of its own."""
 
     def start(self) -> DecodeBatch:
         """An empty batch, to which sequences are added at any time."""
@@ -101,7 +101,7 @@ class Engine(InferenceEngine):
 
     @property
     def _settings(self) -> dict[str, Any]:
-        """Of its batches."""
+        """The settings of its batches."""
         return {
             "rows": self._rows,
             "prefill_tokens": 1 if self._reads_alone else self._prefill_tokens,

@@ -1,4 +1,4 @@
-"""What an inference engine is to the backend: ours and vLLM have these two classes."""
+"""The interface of an inference engine: our engine and vLLM derive from these two classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One completion in the making, and the stop texts that it may reach."""
+"""A completion that is being drawn, and its stop texts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class StopStrings:
 
     @property
     def text(self) -> str:
-        """What came before the first stop text; bytes that are not UTF-8 become U+FFFD."""
+        """The text before the first stop text; bytes that are not UTF-8 become U+FFFD."""
         found = [at for stop in self._stops if (at := self.seen.find(stop)) >= 0]
         return self.seen[: min(found, default=len(self.seen))].decode("utf-8", errors="replace")
 

@@ -1,4 +1,4 @@
-"""How the next token is drawn: temperature, top-k, top-p, greedy; one random number a token.
+"""Sampling of the next token: temperature, top-k, top-p, greedy; one random number a token.
 
 Each request has a counter-based generator of its own (NumPy's Philox, keyed by the request's seed)
 and the token is the inverse of the cumulative distribution at its next number. So a request draws

@@ -183,7 +183,7 @@ class VLLMEngine(InferenceEngine):
 
     def send(self, sequences: Sequence[RunningSequence]) -> None:
         """
-        Have vLLM draw these on; what they have already is part of the prompt.
+        Have vLLM continue these; their tokens so far become part of the prompt.
 
         Requests have no seeds of their own, which vLLM would draw one by one: where it is idle,
         the first one's seed is that of all draws.
@@ -204,7 +204,7 @@ class VLLMEngine(InferenceEngine):
             self._sent[name] = sequence
 
     def advance(self, version: int | None) -> list[RunningSequence]:
-        """A token more for what was sent; gives the sequences that end now."""
+        """Draw one more token for each sent sequence; gives the sequences that end now."""
         ended: list[RunningSequence] = []
         for output in self._llm.llm_engine.step():
             sequence = self._sent.get(output.request_id)
@@ -227,7 +227,7 @@ class VLLMEngine(InferenceEngine):
             del self._sent[name]
 
     def is_sent(self, sequence: RunningSequence) -> bool:
-        """Whether vLLM has this one."""
+        """Whether vLLM has this sequence."""
         return sequence in self._sent.values()
 
     def _abort(self) -> None:
@@ -244,7 +244,7 @@ class VLLMEngine(InferenceEngine):
             self._loaded = -1
 
     def wake(self) -> None:
-        """Give vLLM the GPU's memory and the weights of now; nothing where it has both."""
+        """Give vLLM the GPU's memory and the current weights, unless it has both."""
         version = self._read_version()
         if not self._is_asleep and version == self._loaded:
             return
@@ -304,7 +304,7 @@ class VLLMBatch(RunningBatch):
 
     @contextmanager
     def at_work(self, version: int | None = None) -> Iterator[None]:
-        """Call `step` inside: vLLM is awake, with the weights of now."""
+        """Call `step` inside: vLLM is awake and has the current weights."""
         self._engine.wake()
         yield
 

@@ -1,4 +1,4 @@
-"""What vLLM in this process is handed when weights have changed: all of them, or an adapter.
+"""Hand changed weights to vLLM in this process: all of them, or an adapter.
 
 vLLM reads weights anew layer by layer: parameters lie on torch's "meta" device until their loaders
 have all they want, and kernels then lay the layer out. What a model of vLLM's writes past its
@@ -46,7 +46,7 @@ class FullWeights:
 
     def give(self, llm: Any, _version: int) -> None:
         """
-        Have vLLM compute with the weights of now.
+        Have vLLM compute with the current weights.
 
         Raises:
             BackendError: Parameters of vLLM's model got no weights (they are named).
@@ -96,7 +96,7 @@ class Adapter:
 
     def give(self, llm: Any, version: int) -> None:
         """
-        Have vLLM add the adapter of now, and no older one.
+        Have vLLM add the current adapter, and no older one.
 
         Raises:
             ValueError: vLLM does not know the adapter's kind, or a module that it is on.
@@ -115,7 +115,7 @@ class Adapter:
 
 def handover_of(net: HFNet) -> FullWeights | Adapter:
     """
-    The adapter where the net has one that vLLM can add, else all weights; it is said why.
+    The adapter, if the net has one that vLLM can add, else all weights; the log says why.
 
     Raises:
         ConfigError: Adapters are on experts, which neither way hands over.
@@ -156,7 +156,7 @@ def vllm_weights(net: HFNet) -> Iterator[tuple[str, Tensor]]:
 
 
 def _prepare(model: Any) -> None:
-    """Before weights are read again: what vLLM does the first time only, or past its loaders."""
+    """Repeat, before a reload, what vLLM does only the first time, or outside its loaders."""
     meta = importlib.import_module("vllm.model_executor.model_loader.reload.meta")
     for skipped in (meta.SKIP_TENSORS, meta.SKIP_LOAD_TENSORS):
         skipped.add("sinks")  # gpt-oss writes them past its loaders: into the live ones
@@ -169,7 +169,7 @@ def _prepare(model: Any) -> None:
 
 
 def _lay_out_tied(model: Any, owners: dict[int, list[str]]) -> None:
-    """On a CPU a head that is the embedding too has a packed copy, which vLLM does not renew."""
+    """Pack a tied head again on a CPU: vLLM does not renew that copy."""
     for names in owners.values() if vllm_is_for_cpu() else ():
         for name in names[1:]:
             module = model.get_submodule(name.rpartition(".")[0])

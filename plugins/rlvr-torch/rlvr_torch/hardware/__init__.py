@@ -1,1 +1,1 @@
-"""What is computed in another way on another device, with the plain version of each."""
+"""Primitives that differ by device, with the plain version of each."""

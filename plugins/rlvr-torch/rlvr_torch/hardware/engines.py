@@ -1,4 +1,4 @@
-"""Which engine samples: ours in the ways of the device, or vLLM (`torch.engine`)."""
+"""The engine that samples: ours, with the device's primitives, or vLLM (`torch.engine`)."""
 
 from __future__ import annotations
 

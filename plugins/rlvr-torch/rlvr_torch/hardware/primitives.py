@@ -122,7 +122,7 @@ class Hardware:
     """What `torch.compile=auto` means."""
 
     def chosen_by(self, config: TorchConfig) -> Hardware:
-        """The same with what `torch.attention` and `torch.graphs` put in place of the device's."""
+        """The same primitives with the replacements of `torch.attention` and `torch.graphs`."""
         changed = self
         if config.attention == "plain":
             changed = evolve(changed, packed_attention=_in_blocks)

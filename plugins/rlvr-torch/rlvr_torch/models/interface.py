@@ -70,7 +70,7 @@ class Heads:
 
 
 class Net(Protocol):
-    """What the engine and the trainer ask of a model."""
+    """A model as the engine and the trainer use it."""
 
     @property
     def module(self) -> nn.Module:

@@ -1,4 +1,4 @@
-"""The shape of a decoder, as numbers: what its weights, and its memory, follow from.
+"""The shape of a decoder as numbers, from which its weights and its memory follow.
 
 Shapes: C width, H query heads, K key heads, D width of a head, I width of the MLP, V vocabulary.
 """
@@ -13,7 +13,7 @@ from attrs import frozen
 
 @frozen(kw_only=True)
 class Shape:
-    """The shape of a decoder: what its memory follows from."""
+    """The shape of a decoder, from which its memory follows."""
 
     name: str
     layers: int

@@ -1,4 +1,4 @@
-"""How trained weights are stored where products are computed in bfloat16.
+"""Storage of trained weights if products are computed in bfloat16.
 
 The net's own parameters are the masters: float32; they are what is optimised, saved and hashed.
 Products read bfloat16 copies of them, which are made once an update and not at each use.

@@ -1,4 +1,4 @@
-"""Which device to compute on, what it is and what it holds."""
+"""The device to compute on, its type and its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One thread for everything that touches the weights, so that the event loop lives meanwhile.
+"""One thread for everything that uses the weights, so that the event loop stays free.
 
 Calls run one after the other: sampling never sees half an update. One thread also means one pool
 of BLAS threads.

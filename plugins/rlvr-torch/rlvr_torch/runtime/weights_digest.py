@@ -1,4 +1,4 @@
-"""Which weights they are: their version, and their digest, computed where the weights are."""
+"""Identity of weights: their version, and their digest, computed on their device."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Versions:
         return found
 
     def go_live(self) -> None:
-        """From now on `digest` may be called at any time: each update ends with its own."""
+        """Compute the digest at the end of each update, so that `digest` always works."""
         self._is_live = True
         self.digest()
 

@@ -26,7 +26,7 @@ Found = TypeVar("Found")
 
 @frozen(kw_only=True, eq=False)
 class Learner:
-    """What a step trains, and how a micro-batch goes through it."""
+    """The weights that a step trains, and the pass of a micro-batch through them."""
 
     net: Net
     critic: Critic | None = None  # its value head, where there is one
@@ -180,7 +180,7 @@ def accumulate(
 
 
 def _sum(sum_so_far: Tensor | None, grad: Tensor | None) -> Tensor | None:
-    """With a gradient added; float32, into the same memory where there is one."""
+    """Add a gradient to a sum, in float32, in place if there is a sum."""
     if grad is None:
         return sum_so_far
     return grad.float() if sum_so_far is None else sum_so_far.add_(grad)
@@ -213,7 +213,7 @@ def _batches(data: Sequence[Datum], budget: int) -> list[list[int]]:
 
 def explain_gradient(data: Sequence[Datum], loss: Loss, learner: Learner) -> str:
     """
-    Which problems give a gradient that is not finite (each is tried alone; slow).
+    Name the problems whose gradient is not finite (each is tried alone; slow).
 
     The weights' `grad` is lost: another set of gradients may not fit beside it.
     """

@@ -19,7 +19,7 @@ _FILE = "training.pt"
 
 @frozen(kw_only=True)
 class TrainingState:
-    """What continues a run besides the weights."""
+    """The state besides the weights that continues a run."""
 
     version: int  # updates made: also the place in the learning rate's schedule
     start_digest: str  # of the weights the run started from: the reference
@@ -38,7 +38,7 @@ def write_state(directory: Path, net: Net, tokenizer: Savable, state: TrainingSt
 
 def read_state(directory: Path) -> TrainingState:
     """
-    What `write_state` wrote beside the weights.
+    Read what `write_state` wrote beside the weights.
 
     `CheckpointError` where it is missing or damaged.
     """

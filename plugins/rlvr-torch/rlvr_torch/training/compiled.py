@@ -27,7 +27,7 @@ class Outside:
 
     @property
     def carry(self) -> Carry:
-        """The `Attend`'s own: layers that keep states are not compiled (`hf.states`)."""
+        """The inner `Attend`'s `carry`: layers that keep states are not compiled (`hf.states`)."""
         return carry_of(self._attend)
 
     @torch.compiler.disable

@@ -29,7 +29,7 @@ from rlvr_torch.training.skip_bad_updates import NotFiniteError
 
 @frozen(kw_only=True, eq=False)
 class HeadPass:
-    """What a micro-batch came to, and the gradients that the trunk, the head and the critic get."""
+    """Loss and metrics of a micro-batch, and the gradients of trunk, head and critic."""
 
     loss: float
     metrics: dict[str, float]
@@ -159,7 +159,7 @@ class _Pass:
             self._d_critic[1] += d_value.sum()
 
     def result(self) -> HeadPass:
-        """All of it."""
+        """Loss, metrics and gradients of all data taken."""
         pulls: list[tuple[Tensor, Tensor]] = []
         if self._depends:
             head, bias = self._net.head, self._net.head_bias

@@ -32,7 +32,7 @@ from rlvr_torch.training.packing.prefix_packing import (
 
 @frozen(kw_only=True, eq=False)
 class SupervisedPositions:
-    """Where the supervised tokens of some data are, and what is drawn there."""
+    """Positions of the supervised tokens of some data, with the tokens drawn there."""
 
     targets: Tensor  # (N,) ids
     heat: Tensor  # (N,) temperatures
@@ -188,7 +188,7 @@ def seen_hidden(net: Net, data: Sequence[Datum], attention: PackedAttend | None 
 
 
 def _seen(net: Net, datum: Datum) -> Tensor:
-    """Of one datum, (n, C)."""
+    """Hidden states of one datum with pictures, (n, C)."""
     if not isinstance(net, HFVisionNet):
         raise BackendError(
             f"problem {datum.problem_id!r} has {len(datum.pictures)} pictures.",

@@ -1,4 +1,4 @@
-"""What a loss is given for some data: tensors with gradients, cut off from the model's graph.
+"""Arguments of a loss for some data: tensors with gradients, detached from the model's graph.
 
 Shapes: n supervised positions of the data, C width, V vocabulary, T tokens of a datum.
 """
@@ -23,7 +23,7 @@ OUTPUTS = frozenset({"entropy", "value", "hidden", "head"})
 
 def outputs_of(loss: Loss) -> frozenset[str]:
     """
-    What the loss asks for besides logprobs.
+    Outputs that the loss asks for besides logprobs.
 
     `BackendError` where this backend does not compute it.
     """
@@ -94,7 +94,7 @@ class Leaves:
         return check_loss(loss, loss(data, logprobs, outputs), logprobs)
 
     def alone(self, at: int, rows: slice) -> Leaves:
-        """Of one datum alone, at its place and rows among all, without gradients."""
+        """Arguments for one datum alone, from its place and rows among all, without gradients."""
         head = self.head
         return Leaves(
             values={n: v.detach()[rows] for n, v in self.values.items()},

@@ -91,7 +91,7 @@ def _lead(datum: Datum, extent: SupervisedSpan) -> bytes:
 
 @frozen(kw_only=True, eq=False)
 class MicroBatches:
-    """How data are gone through, micro-batch by micro-batch."""
+    """Runs data through a function, micro-batch by micro-batch."""
 
     budget: int  # tokens of a micro-batch
     threads: BatchThreads  # work on several micro-batches at a time
@@ -106,7 +106,7 @@ class MicroBatches:
         batches: Sequence[list[int]],
     ) -> Iterator[Found]:
         """
-        What `work` gives for each micro-batch, in order; with one thread, as soon as it is there.
+        Results of `work` for each micro-batch, in order; with one thread, each at once.
 
         One that does not fit into the device's memory is cut in two, and gives two results.
 
@@ -141,7 +141,7 @@ class MicroBatches:
         self, data: Sequence[Datum], work: Callable[[list[int]], Sequence[Found]]
     ) -> dict[int, Found]:
         """
-        What `work` gives for each datum, by its place; none for one without a supervised token.
+        Results of `work` for each datum, by its place; none for one without a supervised token.
 
         Args:
             data: Checked data of any lengths.

@@ -22,7 +22,7 @@ _CRITIC_LR = 10.0
 
 @frozen(kw_only=True)
 class OptimSettings:
-    """What the optimiser needs of the run's `train.*` options, and `torch.weight_decay`."""
+    """Options of the optimiser: the run's `train.*`, and `torch.weight_decay`."""
 
     lr: float = 1e-5
     warmup: int = 0

@@ -21,7 +21,7 @@ from rlvr_torch.models.interface import Net
 @frozen(kw_only=True, eq=False)
 class Head:
     """
-    What turns hidden states into logits: `cap(scale * (W h + b)) / temperature`.
+    Turns hidden states into logits: `cap(scale * (W h + b)) / temperature`.
 
     The bias is float32, except that of a `leaf`, which a loss gets as the model has it.
     """
@@ -80,7 +80,7 @@ class Head:
 
 @frozen(kw_only=True, eq=False)
 class HeadGrads:
-    """Where gradients of the head are added up; None where it is frozen or has none."""
+    """Sums of the head's gradients; None if the head is frozen or has no such weight."""
 
     weights: Tensor | None = None  # (V, C)
     bias: Tensor | None = None  # (V,)

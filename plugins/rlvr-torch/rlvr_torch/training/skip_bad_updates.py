@@ -1,4 +1,4 @@
-"""Updates that would have damaged the weights: left out, counted, and at some point too many."""
+"""Skip updates that are not finite; too many in a row end the run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""KV caches of decoding: shared prompts, a ring of generated tokens, or one cache a row."""
+"""Caches of decoding: keys of shared prompts, keys of each row's own tokens, states of rows."""

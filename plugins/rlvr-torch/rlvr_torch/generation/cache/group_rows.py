@@ -46,7 +46,7 @@ class GroupRows:
         self.of_seat = torch.tensor(of_seat, device=device)  # (P * G,)
 
     def sit(self, values: Tensor, keys: int) -> Tensor:
-        """(R * K, Q, X) to (P * K, G * Q, X)."""
+        """Group rows by prompt: (R * K, Q, X) to (P * K, G * Q, X)."""
         prompts, group_rows = self.shape
         if self._is_lone:
             if group_rows == 1:
@@ -60,7 +60,7 @@ class GroupRows:
         return table.reshape(prompts * keys, -1, values.shape[3])
 
     def stand(self, table: Tensor) -> Tensor:
-        """(P * K, G * Q, X) to (R * K, Q, X)."""
+        """Ungroup rows: (P * K, G * Q, X) to (R * K, Q, X)."""
         prompts, group_rows = self.shape
         if self._is_lone:
             return table[:, : table.shape[1] // group_rows]
@@ -72,7 +72,7 @@ class GroupRows:
 
 
 def is_lone(owner: Sequence[int | None], prompts: int) -> bool:
-    """Whether each row reads the prompt of its own number, so that no row has to be moved."""
+    """Whether row i reads prompt i for every row, so that no row has to be moved."""
     return len(owner) == prompts and all(
         place is None or place == row for row, place in enumerate(owner)
     )

@@ -156,7 +156,7 @@ class KVCache:
         self._is_seated = False
 
     def _grow(self, slots: int) -> None:
-        """Room for all rows and so many own slots; only the rows in use are touched."""
+        """Make room for all rows and so many own slots; only the rows in use are copied."""
         used = min(self._clock - self._oldest, self._slots)
         for name in ("_keys", "_values"):
             shapes = [(len(self._owner), h.keys, slots, h.width) for h in self._heads]

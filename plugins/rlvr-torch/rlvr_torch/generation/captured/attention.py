@@ -67,7 +67,7 @@ class DecodeAttention(ABC):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """What its operations depend on, beside `rows`, `span` and `width`."""
+        """The shape that its operations depend on, besides `rows`, `span` and `width`."""
         return ()
 
     @abstractmethod

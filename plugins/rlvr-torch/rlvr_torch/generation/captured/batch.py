@@ -48,7 +48,7 @@ class CapturedBatch(DecodeBatch):
         self._arrivals = Arrivals()
 
     def _have_memory(self) -> None:
-        """Be the one that decodes in its memory; rows of before have ended where it is not."""
+        """Take the engine's memory for this batch, unless it has it."""
         if self._memory is None or not self._memory.belongs_to(self):
             self._rows, self._arrivals = [], Arrivals()
             self._memory = self._lend(self, self._is_new)
@@ -56,7 +56,7 @@ class CapturedBatch(DecodeBatch):
 
     @property
     def memory(self) -> DecodeMemory:
-        """Where its rows are; there once it has drawn."""
+        """The memory that holds its rows; set once it has drawn."""
         assert self._memory is not None
         return self._memory
 

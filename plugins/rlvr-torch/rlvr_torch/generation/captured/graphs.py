@@ -19,7 +19,7 @@ _USES = 3  # passes of a shape before it is worth a capture
 
 class Capture:
     """
-    How a device replays work and gives results to the host; here it computes anew each time.
+    The way a device replays work and copies results to the host; here: computes each time.
 
     Attributes:
         is_on: Whether passes are captured; not again after one that could not be.
@@ -29,7 +29,7 @@ class Capture:
 
     def record(self, step: Callable[[], None]) -> Callable[[], None]:
         """
-        What does `step` again, on the same memory.
+        A function that repeats `step` on the same memory.
 
         Raises:
             RuntimeError: The device cannot capture it.
@@ -42,7 +42,7 @@ class Capture:
         return lambda: copy.cpu().numpy()
 
     def clear(self) -> None:
-        """Everything that was recorded is gone."""
+        """Free everything that was recorded."""
 
 
 class CUDACapture(Capture):

@@ -1,4 +1,4 @@
-"""What one engine keeps for the run: the buffers of a decoding pass, and the captured passes.
+"""Memory of an engine for the run: the buffers of a decoding pass, and the captured passes.
 
 A pass reads the rows' last tokens, settings and random numbers from buffers and leaves the next
 tokens in another one. So it is the same work each time, and the next batch replays what the batch
@@ -87,7 +87,7 @@ class DecodeMemory:
         return batch is None or batch.is_done
 
     def lend(self, batch: RunningBatch) -> None:
-        """From now on the memory, without rows, is this batch's until it is done."""
+        """Give the memory, without rows, to this batch until it is done."""
         self._batch = weakref.ref(batch)
         self.cache.restart()
         self.look_for_weights()

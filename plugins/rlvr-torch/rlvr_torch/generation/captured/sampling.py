@@ -21,7 +21,7 @@ from rlvr_torch.generation.token_sampling import draw_from_all, place_of, room_f
 
 @frozen(kw_only=True)
 class Kind:
-    """Which ways to draw occur among the rows; a captured pass computes these."""
+    """The kinds of sampling that occur among the rows; a captured pass computes these."""
 
     is_hot: bool = False  # some temperature is neither 0 nor 1
     has_greedy: bool = False

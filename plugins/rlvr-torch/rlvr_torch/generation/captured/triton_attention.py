@@ -281,7 +281,7 @@ class TritonAttention(DecodeAttention):
 
 
 def shape_of(heads: Heads, size: int, most: int) -> dict[str, Any]:
-    """How the kernels take keys, at most so many a step; numbers of `size` bytes."""
+    """How the kernels take keys, at most `most` a step; numbers of `size` bytes."""
     depth = max(_LEAST, power(heads.width))
     tile = 16384 // (depth * size)  # keys of a step: 16 KiB of them
     return {

@@ -82,7 +82,7 @@ class PackedWeights(DecodeWeights):
             self._head_product = Matmul(self._net.head, None if bias is None else bias.float())
 
     def ends(self, tokens: Tensor, positions: Tensor, attend: Attend, last: Tensor) -> Tensor:
-        """As `DecodeWeights.ends`; the last block computes the ends alone."""
+        """As `DecodeWeights.ends`; the last block computes only the ends."""
         if not self._is_last_packed:
             return super().ends(tokens, positions, attend, last)
         net, rows = self._net, torch.arange(len(tokens), device=tokens.device)

@@ -137,7 +137,7 @@ def _attention(
     rlvr_attend: Any = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """What a layer calls for its softmax attention: q (B, H, T, D), k and v (B, K, T, D)."""
+    """The attention function that layers call: q (B, H, T, D), k and v (B, K, T, D)."""
     asked = Heads(
         queries=query.shape[1],
         keys=key.shape[1],

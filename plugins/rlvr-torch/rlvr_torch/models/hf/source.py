@@ -1,4 +1,4 @@
-"""Where an `hf:` model comes from: weights, tokenizer and adapters, each time the same."""
+"""The source of an `hf:` model: weights, tokenizer and adapters, each time the same."""
 
 from __future__ import annotations
 

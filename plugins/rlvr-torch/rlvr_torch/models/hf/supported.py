@@ -1,4 +1,4 @@
-"""Which models of transformers we can compute, and the proof that we compute this one right.
+"""Reject models of transformers that we cannot compute, and check those that we can.
 
 A family is not trusted because of its name. Before its weights are read, what cannot work is
 refused by the reason; after that, logits of a random text through our attention must be those of
@@ -161,7 +161,7 @@ def _difference(net: HFNet) -> float:
 
 
 def _in_parts(inputs: Tensor, step: Step) -> Tensor:
-    """As training and sampling do it: a prompt, a token, the rest, each from the state before."""
+    """Read as training and sampling do: a prompt, a token, the rest, each from the last state."""
     half, mixed = len(inputs[0]) // 2, []
     state: State = {}
     for part in inputs.tensor_split([half, half + 1], dim=1):

@@ -159,7 +159,7 @@ def _of_another(directory: Path, where: str, base: str, reason: str) -> ConfigEr
 
 
 def read_adapter_config(directory: Path) -> dict[str, Any]:
-    """What peft wrote about an adapter; `ConfigError` where it is missing, damaged, or no LoRA."""
+    """An adapter's configuration by peft; `ConfigError` if it is missing, damaged, or no LoRA."""
     path = directory / ADAPTER_CONFIG
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

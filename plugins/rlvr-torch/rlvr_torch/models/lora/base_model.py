@@ -1,4 +1,4 @@
-"""Which model an adapter was made for: by its weights where that is recorded, else by its name.
+"""The base model of an adapter: by its weights if they are recorded, else by its name.
 
 peft notes the base's path only, and all models of rlvr's checkpoints lie in folders of one name. So
 a fingerprint of the base goes beside our adapters, and a base may then be moved and renamed.

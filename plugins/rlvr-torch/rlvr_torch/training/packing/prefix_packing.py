@@ -30,7 +30,7 @@ from rlvr_torch.training.packing.packed_states import PackedStates
 
 @frozen(kw_only=True)
 class SupervisedSpan:
-    """Where a datum's unsupervised lead ends and its last supervised token is (exclusive)."""
+    """The end of a datum's unsupervised lead, and the end of its supervised tokens (exclusive)."""
 
     prompt: int
     end: int
@@ -64,7 +64,7 @@ def supervised_hidden(
 
 
 def reads(data: Sequence[Datum]) -> np.ndarray:
-    """How many of the data hold each token of their row, (N,) float32: a shared prompt has many."""
+    """The number of data that hold each token of their row, (N,) float32: of a prompt, several."""
     row = Row.of(data)
     sizes = np.bincount(row.owners, minlength=len(row.leads)).clip(1)
     own = np.ones(int(row.rests.sum()))

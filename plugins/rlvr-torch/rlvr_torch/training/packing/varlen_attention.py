@@ -45,7 +45,7 @@ class Spans:
         return _ends(self.keys, self._device)
 
     def pairs(self) -> Iterator[tuple[slice, slice]]:
-        """The queries and the keys of each sequence that has queries."""
+        """Pairs of queries and keys, for each sequence that has queries."""
         for n, q, m, k in zip(
             self.queries, self.queries.cumsum(), self.keys, self.keys.cumsum(), strict=True
         ):
