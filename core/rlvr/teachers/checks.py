@@ -46,7 +46,7 @@ def refuse_faulty(
 
 
 def _holds_nan(answer: object) -> bool:
-    """Whether what came in an answer's place holds a number that is not finite where one must be."""
+    """Whether an answer holds a number that is not finite; -inf stands for no token in a TopK."""
     match answer:
         case Datum():
             return any(
