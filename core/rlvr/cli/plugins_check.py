@@ -70,7 +70,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """Check, print a line a part and each finding; exit 7 where a promise does not hold."""
+    """
+    Check, print a line a part and each finding.
+
+    Exit 7 where a promise does not hold, 2 where a part refuses what it was checked with, 4 where
+    something that a part needs is missing.
+    """
     setup(verbosity=args.verbosity)
     Registry(host).active(args.name)
     if importlib.util.find_spec("pytest") is None:
@@ -86,6 +91,8 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
         print_report(args, report)
     if report.findings:
         return ExitCode.PROMISE
+    if report.refusing:
+        return ExitCode.USAGE
     return ExitCode.PREREQUISITE if report.is_missing_something else ExitCode.DONE
 
 
@@ -239,6 +246,7 @@ def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> Non
         file = Path(folder, f"test_{Path(folder).name}.py")  # modules of one name are one
         file.write_text("from rlvr_contracts import *\n", encoding="utf-8")
         words = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
+        words += ["--basetemp", f"{folder}/files"]
         kit = _Kit(offered, parts, report)
         status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
