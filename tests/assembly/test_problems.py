@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import structlog
 
 from rlvr import BuildContext, ConfigError, Problem, TaskSpec, UnknownNameError
 from rlvr.assembly.configure import check_dataset
-from rlvr.assembly.problems import posed, train_problems
+from rlvr.assembly.problems import check_dataset_is_read, posed, train_problems
 from rlvr.config.core import RunOptions
 from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.references import ReferenceSampler
@@ -102,3 +103,51 @@ def test_paths_of_several_data_sets_may_hold_commas(tmp_path: Path) -> None:
     check_dataset(RunOptions(dataset=json.dumps([one, other] * 200)), several)  # no path so long
     with pytest.raises(UnknownNameError, match="c,"):
         check_dataset(RunOptions(dataset=f"{other},{other}"), TaskSpec(name="t", target="m:T"))
+
+
+class _Unread(ToyTask):
+    """Keeps its context, and never asks it for the data set."""
+
+    def __init__(self, context: BuildContext) -> None:
+        super().__init__()
+        self.context = attrs.evolve(context, seed=context.seed + 1)
+
+
+class _Built(_Unread):
+    def __init__(self, context: BuildContext) -> None:
+        super().__init__(context)
+        self.path = self.context.dataset  # of a copy
+
+
+class _Several(_Unread):
+    def __init__(self, context: BuildContext) -> None:
+        super().__init__(context)
+        self.paths = context.datasets
+
+
+class _Lazy(_Unread):
+    def problems(self, split: str) -> Iterator[Problem]:
+        yield from super().problems(split)
+        assert self.context.dataset is not None  # its own problems, then those of the file
+
+
+@pytest.mark.parametrize("cls", [_Built, _Several, _Lazy])
+def test_a_data_set_may_be_read_early_or_late(cls: type[_Unread]) -> None:
+    """In the constructor, by way of a copy or of `datasets`, or when problems are listed."""
+    readings: list[Path] = []
+    task = cls(BuildContext(dataset=Path("d.jsonl"), readings=readings))
+
+    check_dataset_is_read(RunOptions(dataset="d.jsonl"), task, readings)
+
+    assert set(readings) == {Path("d.jsonl")}
+
+
+def test_a_data_set_that_nobody_reads_is_refused() -> None:
+    """The author has to do nothing for it; without a data set there is nothing to refuse."""
+    readings: list[Path] = []
+    task = _Unread(BuildContext(dataset=Path("d.jsonl"), readings=readings))
+
+    with pytest.raises(ConfigError, match=r"d\.jsonl was given.*\n?.*read no file"):
+        check_dataset_is_read(RunOptions(dataset="d.jsonl"), task, readings)
+
+    check_dataset_is_read(RunOptions(), task, readings)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of, reason_of, unsupported_by
+from rlvr.config.core import RunOptions
 from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import Sampler, Task
@@ -49,6 +51,30 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
             "with prompts",
         )
     return kept
+
+
+def check_dataset_is_read(run: RunOptions, task: Task, readings: Sequence[Path]) -> None:
+    """
+    Reject a data set that neither task nor reward reads.
+
+    Args:
+        run: Names the data set.
+        task: Open; its problems are listed if it has read no data set before.
+        readings: Data sets that were read from its `BuildContext`; grows.
+
+    Raises:
+        ConfigError: It was not read.
+    """
+    if not run.dataset or readings:
+        return
+    problems_of(task, "all")  # a task may read its data only now
+    if not readings:
+        raise ConfigError(
+            f"the data set {run.dataset} was given to {label(task, 'task')}.",
+            "found: its problems are its own and read no file",
+            "leave --dataset out, or choose another --plugin; a task that takes one reads "
+            "context.dataset",
+        )
 
 
 def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Problem, ...]:

@@ -14,7 +14,7 @@ from rlvr.assembly.build_part import build, enter, opened
 from rlvr.assembly.compatibility import check_eval_loss, check_together
 from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.configured import Configured
-from rlvr.assembly.problems import posed, train_problems
+from rlvr.assembly.problems import check_dataset_is_read, posed, train_problems
 from rlvr.assembly.teachers import model_of, open_teachers
 from rlvr.border.promises import policy_of, problems_of
 from rlvr.config.core import (
@@ -157,8 +157,11 @@ async def open_verifier(
     chosen = configured.chosen
     async with AsyncExitStack() as stack:
         store = stack.enter_context(closing(open_store(verify.store)))
-        task = await opened(stack, configured, chosen.task, context)
-        reward = await opened(stack, configured, chosen.reward, context)
+        readings: list[Path] = []
+        noting = attrs.evolve(context, readings=readings)
+        task = await opened(stack, configured, chosen.task, noting)
+        reward = await opened(stack, configured, chosen.reward, noting)
+        check_dataset_is_read(configured.run, task, readings)
         runner = VerificationRunner(
             reward=reward,
             store=store,

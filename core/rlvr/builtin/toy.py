@@ -9,7 +9,7 @@ from pathlib import Path
 from attrs import frozen
 
 from rlvr.config.fields import option
-from rlvr.errors import ConfigError, VerifierError
+from rlvr.errors import VerifierError
 from rlvr.parts import BuildContext, RewardFn, SingleTurn, Task
 from rlvr.types import Message, Problem, Reward, Trajectory
 
@@ -27,12 +27,6 @@ class ToyTask(Task):
     """One problem a letter: `a=` wants `aaaa`. The same problems in every split."""
 
     def __init__(self, config: ToyConfig, context: BuildContext) -> None:
-        if context.dataset is not None:
-            raise ConfigError(
-                f"the data set {context.dataset} was given to the toy task.",
-                "found: its problems are its own and read no file",
-                "leave --dataset out, or choose another --plugin",
-            )
         self._config = config
 
     def problems(self, split: str) -> Iterable[Problem]:

@@ -20,7 +20,8 @@ class BuildContext:
 
     Attributes:
         model: Model spec as the person gave it, `starter` already resolved; "" where none.
-        dataset: Path of the data set, None for the task's embedded one.
+        dataset: Path of the data set, None for the task's embedded one. A run whose task and
+            reward never read this, though it is given, is refused: nobody used the data set.
         run_dir: Directory of the run, None outside a run.
         seed: Seed of the run.
         steps: Optimiser batches the run will take; 0 outside a run.
@@ -35,7 +36,7 @@ class BuildContext:
     """
 
     model: str = ""
-    dataset: Path | None = None
+    _dataset: Path | None = field(default=None, alias="dataset")
     run_dir: Path | None = None
     seed: int = 0
     steps: int = 0
@@ -47,6 +48,13 @@ class BuildContext:
     inner: Any = None
     tokenizer: Any = None
     notes: Mapping[str, str] = field(factory=dict)
+    _readings: list[Path] = field(factory=list, alias="readings", eq=False, repr=False)
+
+    @property
+    def dataset(self) -> Path | None:  # documented above
+        if self._dataset is not None:
+            self._readings.append(self._dataset)
+        return self._dataset
 
     @property
     def datasets(self) -> tuple[Path, ...]:

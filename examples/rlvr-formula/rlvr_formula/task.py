@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from rlvr import BuildContext, ConfigError, Message, Problem, Task, Trajectory
+from rlvr import Message, Problem, Task, Trajectory
 
 SOLUTIONS = {"d": "x+x", "s": "x*x", "t": "x*3", "f": "x+3"}
 """A right formula of each function: double, square, triple, three further."""
@@ -14,14 +14,6 @@ SOLUTIONS = {"d": "x+x", "s": "x*x", "t": "x*3", "f": "x+3"}
 
 class FormulaTask(Task):
     """One problem a function, `f` to test with; `problem.payload` is its letter."""
-
-    def __init__(self, config: None, context: BuildContext) -> None:
-        if context.dataset is not None:
-            raise ConfigError(
-                f"the data set {context.dataset} was given to the formula task.",
-                "found: its problems are its own and read no file",
-                "leave --dataset out",
-            )
 
     def problems(self, split: str) -> Iterable[Problem]:
         """A problem for each function."""
