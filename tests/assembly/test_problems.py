@@ -11,13 +11,26 @@ import attrs
 import pytest
 import structlog
 
-from rlvr import BuildContext, ConfigError, Problem, TaskSpec, UnknownNameError
+from rlvr import (
+    BuildContext,
+    ConfigError,
+    Message,
+    Problem,
+    TaskSpec,
+    Trajectory,
+    UnknownNameError,
+)
 from rlvr.assembly.configure import check_dataset
-from rlvr.assembly.problems import check_dataset_is_read, posed, train_problems
+from rlvr.assembly.problems import (
+    check_dataset_is_read,
+    posed,
+    train_problems,
+    warn_of_unwritable,
+)
 from rlvr.config.core import RunOptions
 from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.references import ReferenceSampler
-from rlvr.testing.fakes import ToyTask
+from rlvr.testing.fakes import CharTokenizer, ToyTask
 
 
 class Begun(ToyTask):
@@ -151,3 +164,57 @@ def test_a_data_set_that_nobody_reads_is_refused() -> None:
         check_dataset_is_read(RunOptions(dataset="d.jsonl"), task, readings)
 
     check_dataset_is_read(RunOptions(), task, readings)
+
+
+class _Answers(ToyTask):
+    """References of the given texts."""
+
+    def __init__(self, *texts: str) -> None:
+        super().__init__()
+        self.texts = texts
+
+    def problems(self, split: str) -> Iterator[Problem]:
+        for number, text in enumerate(self.texts):
+            yield Problem(
+                id=str(number),
+                prompt=[Message(role="user", content="?")],
+                split=split,
+                payload=text,
+            )
+
+    def reference(self, problem: Problem) -> Trajectory | None:
+        return Trajectory.from_text(problem.id, problem.payload) if problem.payload else None
+
+
+class _Dropping(CharTokenizer):
+    """Drops characters outside its alphabet, as byte-level BPE without all bytes does."""
+
+    def encode(self, text: str) -> list[int]:
+        return super().encode("".join(c for c in text if c in ALPHABET))
+
+
+ALPHABET = "abc \n"
+
+
+@pytest.mark.parametrize("tokenizer", [CharTokenizer(ALPHABET), _Dropping(ALPHABET)])
+@pytest.mark.parametrize(
+    ("texts", "characters"),
+    [
+        (["ab", "a\u0301b"], "\xe1"),
+        (["ab", "xay", "zz"], "xyz"),
+        (["ABC"], "ABC"),
+        (["a b\n\tc", ""], ""),  # space may change
+        (["", ""], ""),
+        (["abc"] * 40 + ["z"], ""),  # cheap: the first problems only
+    ],
+)
+def test_characters_that_the_tokenizer_loses_are_warned_of_once(
+    tokenizer: CharTokenizer, texts: list[str], characters: str
+) -> None:
+    """Of references alone; a tokenizer may drop what it does not know, or raise."""
+    task = _Answers(*texts)
+
+    with structlog.testing.capture_logs() as logs:
+        warn_of_unwritable(task, list(task.problems("train")), tokenizer)
+
+    assert [log["characters"] for log in logs] == ([characters] if characters else [])

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
-from rlvr.border.promises import problems_of, reason_of, unsupported_by
+from rlvr.border.promises import problems_of, reason_of, reference_of, unsupported_by
 from rlvr.config.core import RunOptions
 from rlvr.errors import ConfigError
 from rlvr.log import get
-from rlvr.parts import Sampler, Task
+from rlvr.parts import Sampler, Task, Tokenizer
 from rlvr.types import Problem
 
 log = get(__name__)
+
+_PROBED = 32
+"""Problems whose reference is put through the tokenizer."""
 
 
 def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem, ...]:
@@ -32,6 +36,7 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
     problems = tuple(problems_of(task, "train"))
     if not problems:
         found, do = "no usable problem in split 'train'", "choose another --dataset"
+        do += ", or let Task.problems('train') yield problems whose split is 'train'"
         if others := len(problems_of(task, "all")):
             found += f", {others} in all splits"
         if unsupported := unsupported_by(task):
@@ -88,3 +93,37 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
     first, reason = next(iter(why.items()))
     log.warning("problems_left_out", problems=len(why), of=len(problems), first=first, why=reason)
     return kept
+
+
+def warn_of_unwritable(task: Task, problems: Sequence[Problem], tokenizer: Tokenizer) -> None:
+    """Warn of characters in references that the tokenizer loses: no policy of it can be right."""
+    references = {p.id: reference_of(task, p) for p in problems[:_PROBED]}
+    lost = {
+        name: found
+        for name, reference in references.items()
+        if reference is not None
+        for text in ["\n".join([*reference.completions, *(reference.files or {}).values()])]
+        if (found := _letters(text) - _letters(_back(tokenizer, text)))
+    }
+    if lost:
+        log.warning(
+            "references_cannot_be_written",
+            characters="".join(sorted(set.union(*lost.values()))),
+            problems=len(lost),
+            of=len(references),
+            first=next(iter(lost)),
+            do="take a --model whose tokenizer has these characters; gpt2:new has all",
+        )
+
+
+def _letters(text: str) -> set[str]:
+    """Its characters in one form, without space, which tokenizers may change."""
+    return {c for c in unicodedata.normalize("NFKC", text) if not c.isspace()}
+
+
+def _back(tokenizer: Tokenizer, text: str) -> str:
+    """The text after encoding and decoding; of a tokenizer that refuses it, what it takes."""
+    try:
+        return tokenizer.decode(tokenizer.encode(text))
+    except Exception:  # the plugin border: some raise for a character outside their vocabulary
+        return "".join(_back(tokenizer, c) for c in sorted(set(text))) if len(text) > 1 else ""

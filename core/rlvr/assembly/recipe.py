@@ -14,7 +14,12 @@ from rlvr.assembly.build_part import build, enter, opened
 from rlvr.assembly.compatibility import check_eval_loss, check_together
 from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.configured import Configured
-from rlvr.assembly.problems import check_dataset_is_read, posed, train_problems
+from rlvr.assembly.problems import (
+    check_dataset_is_read,
+    posed,
+    train_problems,
+    warn_of_unwritable,
+)
 from rlvr.assembly.teachers import model_of, open_teachers
 from rlvr.border.promises import policy_of, problems_of
 from rlvr.config.core import (
@@ -232,11 +237,14 @@ async def open_recipe(
         )
         if sampler.draws_from_policy:
             is_live = draws_live(sampler, backend, run.max_staleness)
-            check_room(await policy_of(backend, is_live=is_live), base.params)
+            policy = await policy_of(backend, is_live=is_live)
+            check_room(policy, base.params)
         teachers = await stack.enter_async_context(
             open_teachers(configured, context, [advantage, loss], backend)
         )
         problems = train_problems(task, sampler, chosen.task.provider)
+        if sampler.draws_from_policy:
+            warn_of_unwritable(task, problems, policy.tokenizer)
         curriculum: Curriculum | None = None
         if chosen.curriculum is not None:
             curriculum = await opened(stack, configured, chosen.curriculum, context)
