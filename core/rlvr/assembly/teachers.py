@@ -110,7 +110,10 @@ def model_of(model: str, task: TaskSpec) -> str:
         return model
     if task.starter is None:
         raise PluginError(
-            f"task {task.name} ships no starter model.", do="name one, such as gpt2:PATH"
+            f"task {task.name} ships no starter model.",
+            "found: its TaskSpec has no starter=MODEL, and no other model was named",
+            "add --model gpt2:new sampler.max_tokens=16 (a small untrained model, no file needed), "
+            "--model gpt2:PATH or hf:PATH_OR_ID",
         )
     return told_by(task, task.starter, str, "a model spec")
 

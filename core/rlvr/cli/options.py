@@ -42,7 +42,12 @@ def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> Non
     parser.add_argument("--reward", metavar="NAME", help="reward (default: the task's)")
     parser.add_argument("--dataset", metavar="PATH", help="data set (default: the embedded one)")
     if model:
-        parser.add_argument("--model", metavar="SPEC", help="model: hf:PATH_OR_ID, gpt2:PATH, ...")
+        parser.add_argument(
+            "--model",
+            metavar="SPEC",
+            help="gpt2:new (untrained, needs no file), gpt2:PATH, hf:PATH_OR_ID or another "
+            "backend's SCHEME:... (default: the task's starter)",
+        )
         parser.add_argument(
             "--backend", metavar="NAME", help="backend (default: the model's, else torch)"
         )

@@ -54,6 +54,8 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
         ) from error
     next_one = f"{pip_install('-e', str(folder.resolve()))} && rlvr plugins check {args.name}"
     print(f"next: {next_one}")
+    if command := command_of(args.name, args.kind):
+        print(f"then: {command}")
     return ExitCode.DONE
 
 
@@ -94,6 +96,12 @@ def check_name(name: str, kind: str, host: PluginHost, folder: Path) -> None:
         raise ConfigError(asked, f"found: {found}", "choose another name, such as my-sums")
 
 
+def command_of(name: str, kind: str) -> str:
+    """A command that uses the new plugin; "" for a backend or teacher, whose example is a table."""
+    kinds = tomllib.loads(_TEMPLATE.read_text(encoding="utf-8"))["kinds"]
+    return _filled(kinds[kind].get("run", ""), {"name": name})
+
+
 def files_of(name: str, kind: str) -> dict[str, str]:
     """The new package's texts by path."""
     template = tomllib.loads(_TEMPLATE.read_text(encoding="utf-8"))
@@ -106,6 +114,7 @@ def files_of(name: str, kind: str) -> dict[str, str]:
     if "test" not in parts and contract in testing.__all__:
         parts |= _plain_test(kind, contract, "def __init__" in parts["body"])
     of = {key: _filled(parts.get(key, ""), values) for key in ("body", "fields", "test")}
+    command = command_of(name, kind)
     kit = sorted(["PluginContract", *parts.get("test_names", [])])
     names = [*parts.get("names", []), record.__name__, "hookimpl"]
     values |= {
@@ -123,6 +132,7 @@ def files_of(name: str, kind: str) -> dict[str, str]:
             },
         ),
         **of,
+        "use": f"Then use it:\n\n```sh\n{command}\n```\n\n" if command else "",
         "fields": _fields(of["fields"], len(record.__name__)),
     }
     texts = {_filled(path, values): text for path, text in template["files"].items()}
