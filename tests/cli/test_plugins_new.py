@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from rlvr.cli.plugins_new import KINDS, files_of
+from rlvr.cli.plugins_new import KINDS, command_of, files_of
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -23,15 +24,15 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     "build": ("task", '"""Sums with 1."""', BUILD.format("1 / 0"), "task", "ZeroDivisionError"),
     "listing": ("task", "for number in range(20):", "for number in 20:", "task", "not iterable"),
     "golden": ("task", "(problem.id, problem.payload)", "(problem.id, '?')", "task", "reference"),
-    "garbage": ("task", "== problem.payload", "in (problem.payload, '')", "task", "accepts empty"),
-    "ids": ("task", "-{number}", "", "task", "assert not ['ids'"),
-    "type": ("task", "return Reward(value=float(is_right), score01=float(is_right))",
-             "return float(is_right)", "reward", "a reward returns Reward"),
-    "bounds": ("task", "value=float(is_right)", "value=2.0 * is_right", "reward", "2.0"),
+    "garbage": ("task", "answer == right", "answer in (right, '')", "task", "accepts empty"),
+    "ids": ("task", "-{number}", "", "task", "two problems with the id 'ids'"),
+    "type": ("task", "return Reward(", "return float(is_right)\n        Reward(", "reward",
+             "a reward returns Reward"),
+    "bounds": ("task", "value=same", "value=2.0 * same", "reward", "2.0"),
     "key": ("task", "    async def __call__",
             "    def verdict_key(self, problem, trajectory):\n        return 'a' * 64\n\n"
             "    async def __call__", "reward", "a" * 64),
-    "flaky": ("task", "== problem.payload", "== problem.payload and bool(id(object()) and COIN())",
+    "flaky": ("task", "answer == right", "answer == right and bool(id(object()) and COIN())",
               "task", "flaky"),
     "slow": ("task", '"""Sums with 1."""', BUILD.format("__import__('time').sleep(0.1)"),
              "task", "0."),
@@ -132,6 +133,19 @@ def test_each_kind_passes_its_check_at_once(made: Author) -> None:
         part = names.get(kind, f"{kind} my-{kind}")
         assert report["counts"][part]["hold"] >= 1, (kind, report)
         assert report["counts"]["the plugin itself"]["hold"] == 9, (kind, report)
+
+
+def test_the_command_that_is_printed_uses_the_part(made: Author) -> None:
+    """`new` ends with it and README names it; the task's run learns: the reward rises."""
+    used = {k: command_of(f"my-{k}", k) for k in KINDS if k not in ("backend", "teacher")}
+
+    done = made.rlvr({k: shlex.split(text)[1:] for k, text in used.items()})
+
+    assert {k: code for k, (code, _, _) in done.items()} == dict.fromkeys(used, 0), done
+    assert all(text in files_of(f"my-{k}", k)["README.md"] for k, text in used.items())
+    rewards = [float(r) for r in re.findall(r"  reward (\d\.\d+)", done["task"][2])]
+    assert rewards[0] < 0.05
+    assert max(rewards) > 0.2
 
 
 def test_the_check_reads_no_options_of_other_tests(made: Author) -> None:

@@ -44,7 +44,12 @@ log = get(__name__)
 
 def problems_of(task: Task, split: str) -> list[Problem]:
     """The problems of a split: ids are texts, each once; prompts are messages."""
-    at = Border(task, "task", "problems", promised="problems with ids of their own")
+    at = Border(
+        task,
+        "task",
+        "problems",
+        promised="problems, each with its own id and messages as its prompt",
+    )
     problems = at.call(lambda: list(task.problems(split)))
     seen: set[str] = set()
     for number, problem in enumerate(problems, start=1):

@@ -159,7 +159,7 @@ def _chosen(problems: list[Problem], args: argparse.Namespace) -> list[Problem]:
         raise ConfigError(
             f"split '{args.split}' of the data set was to be audited.",
             "found: no problem in it",
-            "choose another --split or --dataset",
+            "choose another --split or --dataset, or let Task.problems yield problems of it",
         )
     return problems
 

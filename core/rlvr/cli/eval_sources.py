@@ -259,7 +259,7 @@ def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Probl
         raise ConfigError(
             f"split '{options.split}' was to be evaluated.",
             f"found: no usable problem in it; {len(unsupported_by(task))} rows are unsupported",
-            "choose another --split or --dataset",
+            "choose another --split or --dataset, or let Task.problems yield problems of it",
         )
     check_labels(problems, labels)
     return problems

@@ -18,6 +18,7 @@ from attrs import define, field
 from rlvr.assembly.configure import declare
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.border.calls import told_by
+from rlvr.border.promises import problems_of
 from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
@@ -119,7 +120,12 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
                 _check_record(spec, offered, report)
     if not report.findings:
         check_prerequisites(host, args.name)
-    sound = [spec for spec in offered.parts() if _builds(spec, offered, report, args.slow)]
+    parts = offered.parts()
+    sound = [spec for spec in parts if _builds(spec, offered, report, args.slow)]
+    for spec in [spec for spec in sound if isinstance(spec, RewardSpec)]:
+        if (task := offered.task_of(spec)) in parts and task not in sound:
+            report.lack(_named(spec), f"{_named(task)} gives it no problems: mend that first")
+            sound.remove(spec)
     _run_kit(offered, sound, report)
     for spec in sound:
         match spec:
@@ -146,7 +152,9 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
             if spec.reward:
                 Registry(offered.host).find("reward", spec.reward)
             asked = f"{part} was to list its problems."
-            list(made.problems("all"))
+            if not problems_of(made, "all"):
+                report.add(part, asked, "Task.problems('all') yields none", f"mend {spec.target}")
+                return False
     except Exception as error:  # the plugin border
         if refusal := offered.unfit(spec, error):
             report.refuse(part, refusal)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import re
 import traceback
 from collections import Counter
 
 from attrs import define, field, frozen
 
 from rlvr.cli.output import table
-from rlvr.errors import PrerequisiteError, explain
+from rlvr.errors import PartError, PrerequisiteError, explain
 
 
 @frozen
@@ -58,7 +59,7 @@ class Report:
     def lack(self, part: str, why: object) -> None:
         """Count a promise that could not be checked because something is missing."""
         self.hold(part, "refused")
-        self.refused.setdefault(" ".join(f"{part}: {why}".split()), part)
+        self.refused.setdefault(f"{part}: {one_line(why)}", part)
 
     def skip(self, part: str, reason: str, promise: str) -> None:
         """Count a promise that does not apply, or whose test needs something not installed."""
@@ -72,7 +73,7 @@ class Report:
 
     def add(self, part: str, asked: str, found: object, do: str) -> None:
         """Add a finding; one that differs only in the promise is counted with the first."""
-        text = " ".join(str(found).split())
+        text = one_line(found)
         self.counts.setdefault(part, Counter())["fail"] += 1
         same = [f for f in self.findings if (f.part, f.found) == (part, f"found: {text[:400]}")]
         if not same:
@@ -83,10 +84,21 @@ class Report:
         self.counts.setdefault(part, Counter())[outcome] += 1
 
 
+def one_line(text: object) -> str:
+    """A text's lines, joined so that one sees where each ends."""
+    joined = ""
+    for line in filter(None, (" ".join(line.split()) for line in str(text).splitlines())):
+        joined += f"{'' if joined[-1] in '.,:;!?([{' else ';'} {line}" if joined else line
+    return joined
+
+
 def said(error: BaseException) -> str:
-    """An error in words; a failed assertion speaks for itself."""
+    """An error in words; of a failed assertion its message, else the values that pytest shows."""
     text = str(error) or "no message"
-    return text if isinstance(error, AssertionError) else f"{type(error).__name__}: {text}"
+    if not isinstance(error, AssertionError):
+        return text if isinstance(error, PartError) else f"{type(error).__name__}: {text}"
+    message, _, _ = text.partition("\nassert ")
+    return text if re.match(r"\W|\w+\(", message) else message  # a repr has no words
 
 
 def mended_by(error: BaseException, target: str, plugin: str) -> str:

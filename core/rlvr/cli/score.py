@@ -130,7 +130,7 @@ def _nothing_to_score(split: str, unsupported: Mapping[str, str]) -> ConfigError
     return ConfigError(
         f"split '{split}' of the data set was to be scored.",
         f"found: {found}",
-        "choose another --split or --dataset",
+        "choose another --split or --dataset, or let Task.problems yield problems of it",
     )
 
 

@@ -14,6 +14,8 @@ from rlvr.types import EvalReport, Problem, ScoredGroup
 
 NAMED = 6
 """Families that a sentence names; further ones are counted."""
+LABEL = "let the task yield Problem(labels={'family': ...})"
+"""How to know it next time, for an author."""
 
 
 @frozen(kw_only=True)
@@ -79,9 +81,10 @@ def sentence(found: HeldOut, told: Mapping[str, Any]) -> str:
     """Sentence for a person: held-out or not, and the score of the unseen part."""
     lineage, shared = found.lineage, found.shared
     if found.verdict is None:
-        why = "some of these problems name no family"
+        why = f"some of these problems name no family; {LABEL}"
         if not lineage.is_complete:
             why = f"{lineage.source} does not name all families that the model was trained on"
+            why += f"; {LABEL}, then train again"
             why = why if lineage.source else "what gave these answers is not recorded"
         return f"held-out: unknown: {why}"
     if found.verdict and not lineage.source:

@@ -77,9 +77,10 @@ class RewardContract(Contract):
         """The right answer scores 1 and has the highest value, where a finite one was declared."""
         outcome = self._judge(self.right())
         assert isinstance(outcome, Reward), outcome
-        assert outcome.score01 == 1.0, outcome
+        assert outcome.score01 == 1.0, f"the right answer has score01 = {outcome.score01:g}"
         if math.isfinite(self.bounds[1]):
-            assert outcome.value == pytest.approx(self.bounds[1]), outcome
+            wrong = f"the right answer has value = {outcome.value:g}, not {self.bounds[1]:g}"
+            assert outcome.value == pytest.approx(self.bounds[1]), wrong
 
     def test_wrong_answers_earn_less(self) -> None:
         """No wrong answer scores 1 or has the top value."""

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import pytest
 
 from rlvr.border.abilities import warnings_of
+from rlvr.border.promises import fault_of_problem
 from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
 from rlvr.testing.contract import (
     Contract,
@@ -85,16 +86,19 @@ class TaskContract(TaskAbilities, Contract):
             problems = list(task.problems(split))
             assert problems, f"split {split!r} is empty"
             for problem in problems:
-                assert isinstance(problem, Problem)
-                assert any(message.content.strip() for message in problem.prompt), problem.id
-                assert problem.split == split, (problem.id, problem.split)
+                fault = fault_of_problem(problem, task)
+                assert not fault, f"split {split!r}: {fault}"
+                has_text = any(message.content.strip() for message in problem.prompt)
+                assert has_text, f"the prompt of {problem.id!r} is empty"
+                says = f"{problem.id!r} is listed in split {split!r}, its split= is"
+                assert problem.split == split, f"{says} {problem.split!r}"
 
     @on_open("make_task")
     async def test_ids_are_unique(self, task: Task) -> None:
         """No two problems of the task share an id."""
         ids = [problem.id for problem in task.problems("all")]
         repeated = sorted({name for name in ids if ids.count(name) > 1})
-        assert not repeated, repeated
+        assert not repeated, f"ids of several problems: {', '.join(map(repr, repeated))}"
 
     @on_open("make_task")
     async def test_splits_are_disjoint(self, task: Task) -> None:
@@ -103,7 +107,8 @@ class TaskContract(TaskAbilities, Contract):
         seen: dict[str, str] = {}
         for split in self.splits:
             for problem in task.problems(split):
-                assert problem.id not in seen, (problem.id, split, seen[problem.id])
+                both = f"{problem.id!r} is in {split!r} and in {seen.get(problem.id)!r}"
+                assert problem.id not in seen, both
                 assert problem.id in every, f"{problem.id} is in {split!r} but not in 'all'"
                 seen[problem.id] = split
 
@@ -188,9 +193,11 @@ class TaskContract(TaskAbilities, Contract):
                 continue
             outcome = await self._judge(problem, reference)
             assert isinstance(outcome, Reward), (problem.id, outcome)
-            assert outcome.score01 == 1.0, (problem.id, outcome)
+            of = f"the reference of {problem.id!r} is judged"
+            assert outcome.score01 == 1.0, f"{of} score01 = {outcome.score01:g}, not 1"
             if math.isfinite(self.top):
-                assert outcome.value == pytest.approx(self.top), (problem.id, outcome)
+                wrong = f"{of} value = {outcome.value:g}, not {self.top:g}"
+                assert outcome.value == pytest.approx(self.top), wrong
             judged += 1
             if judged == self.max_judged:
                 break
@@ -204,8 +211,10 @@ class TaskContract(TaskAbilities, Contract):
             for answer in ("", GARBAGE):
                 outcome = await self._judge(problem, Trajectory.from_text(problem.id, answer))
                 if isinstance(outcome, Reward):
-                    assert outcome.score01 < 1.0, (problem.id, answer, outcome)
-                    assert outcome.value == pytest.approx(self.bottom), (problem.id, answer)
+                    of = f"the answer {answer!r} to {problem.id!r} is judged"
+                    assert outcome.score01 < 1.0, f"{of} right (score01 = 1)"
+                    wrong = f"{of} value = {outcome.value:g}, not {self.bottom:g}"
+                    assert outcome.value == pytest.approx(self.bottom), wrong
 
     # --- helpers --------------------------------------------------------------------------------
 
