@@ -183,6 +183,8 @@ class _Answers(ToyTask):
             )
 
     def reference(self, problem: Problem) -> Trajectory | None:
+        if problem.payload == "raise":
+            raise ConfigError("an engine is needed for this")
         return Trajectory.from_text(problem.id, problem.payload) if problem.payload else None
 
 
@@ -205,7 +207,9 @@ ALPHABET = "abc \n"
         (["ABC"], "ABC"),
         (["a b\n\tc", ""], ""),  # space may change
         (["", ""], ""),
-        (["abc"] * 40 + ["z"], ""),  # cheap: the first problems only
+        (["abc"] * 100 + ["z"], ""),  # cheap: some problems, spread evenly
+        (["abc"] * 50 + ["z"] * 50, "z"),
+        (["raise", "z"], "z"),
     ],
 )
 def test_characters_that_the_tokenizer_loses_are_warned_of_once(

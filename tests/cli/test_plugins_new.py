@@ -15,6 +15,8 @@ import pytest
 from attrs import frozen
 
 from rlvr.cli.plugins_new import KINDS, command_of, files_of
+from rlvr.cli.plugins_report import one_line, said
+from rlvr.errors import ConfigError
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -274,9 +276,32 @@ def test_people_read_the_same(broken: dict[str, tuple[int, Any, str]]) -> None:
     code, out, _ = broken["text"]
 
     assert code == 7
-    assert re.search(r"^task ids +\d\.\d\d s +\d+ +3 +\d+ +0$", out, re.MULTILINE), out
-    assert "task ids: No two problems of the task share an id.\n  found: " in out
+    assert re.search(r"^task ids +- +0 +1 +0 +0$", out, re.MULTILINE), out
+    assert "task ids: task ids was to list its problems.\n  found: " in out
     assert "\n  do: mend rlvr_ids:IdsTask" in out
+    assert "not checked: reward ids: task ids gives it no problems: mend that first\n" in out
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("split 'train' is empty\nassert []", "split 'train' is empty"),
+        ("('a', 2)\nassert 2 == 1", "('a', 2); assert 2 == 1"),
+        ("Reward(value=2)\nassert 2 <= 1", "Reward(value=2); assert 2 <= 1"),
+        ("assert 2 == 1\n + where 2 = f()", "assert 2 == 1; + where 2 = f()"),
+        ("", "no message"),
+    ],
+)
+def test_an_assertion_is_said_by_its_message(message: str, found: str) -> None:
+    """The comparison is shown where the message is a value or missing; lines stay apart."""
+    assert one_line(said(AssertionError(message))) == found
+
+
+def test_an_error_of_three_sentences_is_one_line() -> None:
+    """Where a sentence has no full stop, a semicolon says that it ends."""
+    error = ConfigError("a was asked for.", "found: no reference", "define Task.reference")
+
+    assert one_line(error) == "a was asked for. found: no reference; define Task.reference"
 
 
 def test_a_part_that_cannot_be_built_does_not_look_like_success(

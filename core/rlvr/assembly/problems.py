@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of, reason_of, reference_of, unsupported_by
 from rlvr.config.core import RunOptions
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, RlvrError
 from rlvr.log import get
 from rlvr.parts import Sampler, Task, Tokenizer
 from rlvr.types import Problem
@@ -18,7 +19,7 @@ from rlvr.types import Problem
 log = get(__name__)
 
 _PROBED = 32
-"""Problems whose reference is put through the tokenizer."""
+"""Problems, spread evenly, whose reference is put through the tokenizer."""
 
 
 def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem, ...]:
@@ -97,20 +98,21 @@ def posed(task: Task, sampler: Sampler, problems: Sequence[Problem]) -> tuple[Pr
 
 def warn_of_unwritable(task: Task, problems: Sequence[Problem], tokenizer: Tokenizer) -> None:
     """Warn of characters in references that the tokenizer loses: no policy of it can be right."""
-    references = {p.id: reference_of(task, p) for p in problems[:_PROBED]}
-    lost = {
-        name: found
-        for name, reference in references.items()
-        if reference is not None
-        for text in ["\n".join([*reference.completions, *(reference.files or {}).values()])]
-        if (found := _letters(text) - _letters(_back(tokenizer, text)))
-    }
+    probed, lost = problems[:: max(1, len(problems) // _PROBED)][:_PROBED], {}
+    for problem in probed:
+        reference = None
+        with suppress(RlvrError):  # a run that asks for no reference needs none
+            reference = reference_of(task, problem)
+        if reference is not None:
+            text = "\n".join([*reference.completions, *(reference.files or {}).values()])
+            if found := _letters(text) - _letters(_back(tokenizer, text)):
+                lost[problem.id] = found
     if lost:
         log.warning(
             "references_cannot_be_written",
             characters="".join(sorted(set.union(*lost.values()))),
             problems=len(lost),
-            of=len(references),
+            of=len(probed),
             first=next(iter(lost)),
             do="take a --model whose tokenizer has these characters; gpt2:new has all",
         )
