@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["pip_install"]
+__all__ = ["pip_install", "rlvr_command"]
 
 _PLUGINS = (
     *("algos", "distill", "rtx4090", "servers", "tinker", "tinker-cookbook", "tinker-server"),
@@ -60,6 +60,17 @@ def pip_install(*requirements: str, reinstall: bool = False, upgrade: bool = Fal
     elif (reinstall or upgrade) and (not is_local or "--find-links" in words):
         flags = ["--force-reinstall" if reinstall else "--upgrade"]
     return f"{_pip()} {shlex.join([*flags, *words])}"
+
+
+def rlvr_command(*words: str) -> str:
+    """The command `rlvr WORDS`, for a shell: by its path if the shell finds no rlvr, or another."""
+    beside = Path(sys.executable).with_name("rlvr")
+    if shutil.which("rlvr") != str(beside) and beside.is_file():
+        here = Path.cwd()
+        name = str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
+    else:
+        name = "rlvr"
+    return shlex.join([name, *words])
 
 
 def _pip() -> str:

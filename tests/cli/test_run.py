@@ -227,6 +227,24 @@ def test_resume_refuses_other_options(rlvr: Call) -> None:
     assert "run.steps" not in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("r", "--out", "s"), 2, "leave --out away"),
+        (("r", "--steps", "0"), 0, "more than the 0 wanted: nothing was done"),
+        (("r/checkpoints/step-000001",), 2, "give the run itself: r"),
+    ],
+)
+def test_what_resuming_does_not_do_is_said(
+    rlvr: Call, begun: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    """It moves no run, takes no step back, and goes on with a run rather than a checkpoint."""
+    done = rlvr("run", "--resume", *words)
+
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+    assert len((begun / "metrics.jsonl").read_text().splitlines()) == 1
+
+
 def test_a_schedule_that_ends_with_the_run_keeps_its_length(rlvr: Call) -> None:
     """More steps would change learning rates already used: refused unless they are constant."""
     rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0",
