@@ -276,6 +276,21 @@ def test_memory_follows_the_tokens_that_there_are():
     assert engine._memory.cache._pages.count == 16 + 2
 
 
+def test_the_host_tells_pages_without_waiting(monkeypatch):
+    """Or it could not prepare a pass while the one before runs."""
+    pages, told, plain = Pages(torch.device("cpu")), [], torch.Tensor.copy_
+
+    def copy(self, source, **how):
+        told.append(how) if self is pages.table else None
+        return plain(self, source, **how)
+
+    pages.reserve(3, 1)
+    pages.add(4)
+    monkeypatch.setattr(torch.Tensor, "copy_", copy)
+    pages.hold({0: 1, 2: 2})
+    assert told == [{"non_blocking": True}]
+
+
 def test_new_weights_are_seen_by_replays(net):
     """Weights that are changed in place need no new capture; those that lie elsewhere do."""
     engine, capture = captured(net)
