@@ -427,6 +427,27 @@ def test_damaged_weights_are_noticed(net):
         engine.generate(requests_of(8))
 
 
+def test_what_damaged_weights_wrote_is_gone_with_them(net):
+    """Keys that are masked are multiplied by zero: those of the next generation are finite."""
+    engine = CapturedEngine(net, NoEnd(), rows=4, weights_of=DecodeWeights)
+    requests = requests_of(6, max_tokens=20)
+    wanted, batch = engine.generate(requests), engine.start()
+    batch.add([engine.sequence(request) for request in requests])
+    weight = net.h[0].attn.c_attn.weight.detach()
+    kept = weight.clone()
+    with batch.at_work():
+        for _ in range(5):
+            batch.step()
+        weight.fill_(float("nan"))
+        batch.step()
+        with pytest.raises(BackendError, match="not finite"):
+            batch.settle()
+    del batch
+    gc.collect()
+    weight.copy_(kept)
+    assert engine.generate(requests) == wanted
+
+
 def test_a_pass_that_asks_for_a_number_runs_without_a_capture(net, monkeypatch):
     """With a warning, once."""
     plain = GPT2.hidden
