@@ -563,6 +563,29 @@ def test_rows_that_do_not_fit_are_drawn_again_to_the_bit(net, monkeypatch):
     assert len(engine._memory.drawn) == engine._rows == 4
 
 
+def test_where_room_was_lacking_nothing_is_decoded_again(monkeypatch):
+    """Memory that grew in part is let go: passes captured before read where it lay."""
+    net = GPT2.new(GPT2Config(vocab_size=31, n_positions=128, n_embd=8, n_layer=1, n_head=1), 1)
+    engine = CapturedEngine(net, NoEnd(), rows=1)
+    short, longer = (
+        [GenerateRequest(prompt=[1, 2], params=SamplingParams(max_tokens=most), seed=3)]
+        for most in (9, PAGE + 9)
+    )
+    wanted = engine.generate(short)
+
+    def full(self, pages):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pages, "add", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.generate(longer)
+    gc.collect()
+    assert engine.generate(short) == wanted
+    cache = engine._memory.cache
+    assert {len(layer) for layer in (*cache._keys, *cache._values)} == {cache._pages.count}
+
+
 @pytest.mark.parametrize("passes", [1, 4, 32])
 def test_a_completion_is_told_in_the_slice_it_ends_in(net, passes):
     """Though read late: weights that change after the slice do not refuse it."""
