@@ -11,8 +11,10 @@ import torch
 from attrs import evolve
 
 from rlvr import BuildContext, Datum, GenerateRequest, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch import memory_table
 from rlvr_torch.config import TorchConfig
+from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.memory_plan import (
     CONTEXT,
     GIB,
@@ -204,6 +206,20 @@ def test_hand_worked_numbers() -> None:
     assert activations(shape, evolve(chosen, checkpointing="layers")) == kept_by_layer
     assert usable(10 * GIB) == int(10 * GIB * 0.94) - CONTEXT
     assert plan.peak == sum(plan.steady.values()) + sum(plan.training.values())
+
+
+@pytest.mark.parametrize(("rows", "completion"), [(8, 24), (6, 66)])
+def test_the_kv_cache_is_an_engines(rows: int, completion: int) -> None:
+    """Once all its rows have grown to their full length."""
+    net, chosen = small(layers=1), settings(dtype="float32", decode_rows=rows, group=rows // 2)
+    chosen = evolve(chosen, prompt=64, completion=completion)
+    engine = CapturedEngine(net, CharTokenizer(), rows=rows, ends=frozenset())
+    params = SamplingParams(max_tokens=completion)
+    prompts = [np.full(64, 1 + seed % 2) for seed in range(rows)]
+    engine.generate([GenerateRequest(prompt=p, params=params, seed=0) for p in prompts])
+    assert engine._memory is not None
+    plan = plan_memory(Shape.of(net.config), chosen, 8 * GIB)
+    assert plan.sampling["KV cache"] == engine._memory.cache.size
 
 
 def test_what_does_not_fit_is_changed_in_order_of_cost() -> None:
