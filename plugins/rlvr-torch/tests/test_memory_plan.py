@@ -342,7 +342,7 @@ def test_states_of_linear_attention():
     )  # fmt: skip
     shape = Shape.of(config)
     assert (shape.stateful, shape.state) == (3, 3 * ((2 * 2 * 8 + 4 * 12) * 4 + 4 * 8 * 12))
-    torch.manual_seed(0)  # a completion that ends would leave its row
+    torch.manual_seed(1)  # a completion that ends would leave its row
     net = HFNet(transformers.AutoModelForCausalLM.from_config(config))
     engine = Engine(net, CharTokenizer())
     request = GenerateRequest(prompt=np.arange(9), params=SamplingParams(max_tokens=9), seed=0)
