@@ -31,6 +31,7 @@ KINDS = {
     "gpt2": {},
     "gemma2": {},
     "mixtral": {},
+    "mixtral threads": {"threads": 2},
     "qwen3_moe": {},
     "gpt_oss": {},
     "llama lora": {"lora_rank": 4},

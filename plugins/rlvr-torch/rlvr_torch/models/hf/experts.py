@@ -39,5 +39,7 @@ def _lowered(module: Any, forward: Callable[..., Any], x: Tensor, *args: Any, **
     dtype = torch.get_autocast_dtype(device)
     # `CopiedWeights` has made copies; else they are cast at each use.
     lower = getattr(module, "compute_weights", None) or {n: v.to(dtype) for n, v in weights.items()}
-    # It calls `forward` with these in the place of the weights, and so this once more.
-    return torch.func.functional_call(module, lower, (x, *args), more)
+    # Not `functional_call`, which changes the module while other threads read it.
+    likeness = object.__new__(type(module))
+    vars(likeness).update(vars(module), _parameters={**module._parameters, **lower})
+    return type(module).forward(likeness, x, *args, **more)
