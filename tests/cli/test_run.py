@@ -255,18 +255,6 @@ def test_failing_verifications_have_their_own_exit_code(rlvr: Call) -> None:
     assert "Traceback" not in failed.stderr
 
 
-def test_sft_trains_on_references(rlvr: Call) -> None:
-    """The same line with references in place of samples learns the toy task."""
-    done = rlvr(
-        "run", "--plugin", "toy", "--algo", "sft", "--steps", "40", "--json", "train.lr=0.01"
-    )
-    assert done.returncode == 0, done.stderr
-
-    first, last = json.loads(done.stdout)["evaluations"]
-    assert first["pass1"] < 0.3
-    assert last["pass1"] > 0.9
-
-
 def test_grpo_learns_the_toy_task(whole_line: tuple[Done, Path]) -> None:
     """The whole local line, from untrained weights to right answers, in seconds."""
     done, _ = whole_line

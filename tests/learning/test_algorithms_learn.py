@@ -1,7 +1,7 @@
 """Every algorithm learns the toy task through the command line: from chance to nearly always right.
 
-What a starter run of the toy takes by itself (60 steps, seconds on one core). So tiny a model at so
-large a learning rate sometimes settles on one letter, so an algorithm has up to three seeds.
+Smaller batches and a larger learning rate than a run's own take half of its time. So tiny a model
+at so large a learning rate sometimes settles on one letter, so an algorithm has up to three seeds.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ RUNS: dict[str, list[str]] = {
     "grpo": [],
     "dr-grpo": [],
     "dapo": [],
-    "gspo": [],
+    "gspo": ["--steps", "30"],  # it soon learns, and at this learning rate forgets again
     "cispo": [],
     "rloo": [],
     "reinforce++": [],
-    "ppo": ["--steps", "90"],  # its critic has to learn first
+    "ppo": ["--steps", "50"],  # its critic has to learn first
     "best-of-n": ["advantage.threshold=0"],
-    "opd": ["--teacher", "starter", "advantage.kl_penalty_coef=0.05"],  # it holds back, a little
+    "opd": ["--teacher", "starter", "advantage.kl_penalty_coef=0.05", "--steps", "50"],
 }
-SEEDS = (2, 1, 3)
+SEEDS = (1, 3, 2)
 LEARNS = 0.9
 CHANCE = 0.3
 
@@ -45,8 +45,8 @@ def learned(folder: Path, *arguments: str) -> list[dict[str, float]]:
     """The metrics of each step of a run on the toy task."""
     code = main(
         [
-            "run", "--plugin", "toy", "--steps", "60", "--out", str(folder / "run"),
-            "checkpoint.every=0", *arguments,
+            "run", "--plugin", "toy", "--steps", "40", "--out", str(folder / "run"),
+            "checkpoint.every=0", "train.problems=8", "train.lr=0.01", *arguments,
         ]
     )  # fmt: skip
     assert code == 0
@@ -108,7 +108,7 @@ def test_learns_from_a_teacher_alone(
     """
     (model,) = (referred[0] / "checkpoints").glob("*/model")
     steps = learned(
-        tmp_path / "student", "--algo", "opd", "--teacher", f"gpt2:{model}", "--steps", "40",
+        tmp_path / "student", "--algo", "opd", "--teacher", f"gpt2:{model}",
         "advantage.reward_coef=0", "eval.samples=0",
     )  # fmt: skip
 
@@ -127,14 +127,14 @@ def test_learns_from_a_teacher_with_another_tokenizer(tmp_path: Path) -> None:
     bpe.BytePairTokenizer.bytes_only().save(tmp_path)
     shape = f"layers=1&heads=2&width=32&positions=16&tokenizer={tmp_path / 'tokenizer.json'}"
     learned(
-        tmp_path / "teacher", "--algo", "sft", "--model", f"gpt2:new?{shape}", "train.lr=0.01",
+        tmp_path / "teacher", "--algo", "sft", "--model", f"gpt2:new?{shape}",
         "eval.samples=0",
     )  # fmt: skip
     (model,) = (tmp_path / "teacher" / "run" / "checkpoints").glob("*/model")
     for mode in ("pg", "supervised"):
         steps = learned(
             tmp_path / mode, "--algo", "opd", "--teacher", f"gpt2:{model}", f"opd.mode={mode}",
-            "--steps", "40", "advantage.reward_coef=0", "eval.samples=0",
+            "advantage.reward_coef=0", "eval.samples=0",
         )  # fmt: skip
 
         assert steps[0]["reward/pass"] < CHANCE
