@@ -109,10 +109,11 @@ def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     block = re.findall(r"^```python\n(import rlvr\n.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
     assert len([line for line in block.splitlines() if line]) <= 10
-    few = 'options={"train.problems": 1, "sampler.group_size": 2, "eval.samples": 0}'
-    quick = block.replace("steps=24", f"steps=1, {few}")
-    quick = quick.replace("samples=4", 'samples=1, options={"eval.problems": 3}')
-    assert quick.count("options=") == 2
+    few = '"train.problems": 1, "sampler.group_size": 2, "eval.samples": 0'
+    short = '"sampler.max_tokens": 32'
+    quick = block.replace("steps=24", f"steps=1, options={{{short}, {few}}}")
+    quick = quick.replace("samples=4", f'samples=1, options={{{short}, "eval.problems": 3}}')
+    assert quick.count(short) == 2
 
     done = subprocess.run(
         [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=False
