@@ -7,12 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rlvr_process import Started, start_rlvr
 
 from rlvr.testing import require_tool
 
@@ -113,15 +113,9 @@ def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Pa
     assert any("none.json" in line for line in lines[1:])
 
 
-def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", "run", "--plugin", "toy", *words],
-        cwd=tmp_path,
-        env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(tmp_path: Path, *words: str) -> Started:
+    env = {**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    return start_rlvr("run", "--plugin", "toy", *words, cwd=tmp_path, env=env)
 
 
 def wait_for_step(tmp_path: Path, step: int) -> None:

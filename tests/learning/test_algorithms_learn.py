@@ -18,8 +18,7 @@ pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip insta
 bpe = pytest.importorskip("rlvr_torch.models.bpe", reason="rlvr-torch is not installed")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
-RUNS: dict[str, list[str]] = {
-    "grpo": [],
+RUNS: dict[str, list[str]] = {  # grpo: tests/cli/test_run.py, with the values of a run's own
     "dr-grpo": [],
     "dapo": [],
     "gspo": ["--steps", "30"],  # it soon learns, and at this learning rate forgets again
