@@ -265,7 +265,7 @@ def cvdp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [("grpo",), ("opd", "--teacher", "tinker:", "sampler.max_tokens=48")],
+    [("grpo",), ("opd", "--teacher", "tinker:")],
     ids=["grpo", "opd"],
 )
 def test_cvdp_on_the_starter_model(
@@ -278,7 +278,7 @@ def test_cvdp_on_the_starter_model(
     """
     words = (
         *("run", "--plugin", "cvdp", "--backend", "tinker", "--out", "run", "--steps", "1"),
-        *("train.problems=2", "sampler.group_size=2", "eval.samples=0"),
+        *("train.problems=2", "sampler.group_size=2", "eval.samples=0", "sampler.max_tokens=48"),
         *("tinker.rank=4", "checkpoint.every=1", "verify.store=off", "--algo", *algorithm),
     )
 
