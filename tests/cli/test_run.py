@@ -113,9 +113,9 @@ def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Pa
     assert any("none.json" in line for line in lines[1:])
 
 
-def start(tmp_path: Path, *words: str) -> Started:
+def start(tmp_path: Path, *words: str, forks: bool = True) -> Started:
     env = {**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    return start_rlvr("run", "--plugin", "toy", *words, cwd=tmp_path, env=env)
+    return start_rlvr("run", "--plugin", "toy", *words, cwd=tmp_path, env=env, forks=forks)
 
 
 def wait_for_step(tmp_path: Path, step: int) -> None:
@@ -132,7 +132,7 @@ def test_ctrl_c_writes_a_checkpoint_and_the_resumed_run_is_the_whole_one(
 ) -> None:
     """Interrupted and resumed equals never interrupted, trajectory for trajectory."""
     options = ["--steps", "12", "eval.samples=0"]
-    running = start(tmp_path, "--out", "r", *options)
+    running = start(tmp_path, "--out", "r", *options, forks=False)
     wait_for_step(tmp_path, 3)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
@@ -182,7 +182,7 @@ def test_a_resumed_run_evaluates_once_a_step_and_knows_its_start(
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     """Nobody has to wait for a checkpoint that he does not want."""
-    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
+    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0", forks=False)
     wait_for_step(tmp_path, 1)
     running.send_signal(signal.SIGINT)
     running.send_signal(signal.SIGINT)
