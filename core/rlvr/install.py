@@ -14,8 +14,9 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from email import message_from_string
 from email.message import Message
+from email.parser import HeaderParser
+from functools import cache
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -189,4 +190,10 @@ def header(found: metadata.Distribution) -> Message:
     `Distribution.metadata` parses the whole text, and does so again for each property.
     """
     text = found.read_text("METADATA") or found.read_text("PKG-INFO") or found.read_text("") or ""
-    return message_from_string(text.partition("\n\n")[0])
+    return _fields(text.partition("\n\n")[0])
+
+
+@cache
+def _fields(text: str) -> Message:
+    """A command asks for the same distribution several times; nobody changes what is returned."""
+    return HeaderParser().parsestr(text)

@@ -214,7 +214,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         author.install(name)
-        commands[name] = ["plugins", "check", name, "--json"]
+        commands[name] = ["plugins", "check", name, "--json", "--problems", "2"]
         commands[name] += ["--slow", "0.05"] if name in SLOW else []
     commands |= {
         "absent": ["plugins", "check", "absent"],

@@ -217,11 +217,11 @@ class RewardContract(Contract):
 
     def test_leaves_nothing_behind(self) -> None:
         """After closing, no child process lives and environment and directory are as before."""
-        before = _children(0.0)
+        before = _children()
         with nothing_changed():
             for case in [self.right(), *self.wrong()]:
                 self._judge(case)
-        left = _children() - before
+        left = _children(before)
         assert not left, f"child processes still run: {sorted(left)}"
 
     # --- helpers --------------------------------------------------------------------------------
@@ -266,12 +266,16 @@ def _verdict(outcome: Outcome) -> object:
     return type(outcome)
 
 
-def _children(patience_s: float = 1.0) -> set[int]:
-    """Process ids of this process's children (Linux; empty elsewhere), once they had time to go."""
-    end = time.monotonic() + patience_s
+def _children(before: set[int] | None = None) -> set[int]:
+    """
+    Process ids of this process's children (Linux; empty elsewhere).
+
+    With `before`: those that are not in it and have not ended a second later.
+    """
+    end = time.monotonic() + 1.0
     while True:
         files = Path("/proc/self/task").glob("*/children")
         found = {int(pid) for file in files for pid in file.read_text().split()}
-        if not found or time.monotonic() > end:
-            return found
+        if before is None or not found - before or time.monotonic() > end:
+            return found - (before or set())
         time.sleep(0.02)
