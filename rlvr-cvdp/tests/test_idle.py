@@ -237,11 +237,11 @@ EATERS = {
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
-@pytest.mark.places("warm", "fresh")
+@pytest.mark.places("warm")
 @pytest.mark.parametrize("what", EATERS)
 def test_what_crashes_or_eats_a_tool_is_a_wrong_answer(bench, what):
     """However a tool ends on an answer's text, a verdict comes and it is 0; the next is judged."""
-    limits = {"timeout_s": 2.0, "idle_s": 1.5, "memory_mb": 1500, "output_mb": 2}
+    limits = {"timeout_s": 1.0, "idle_s": 1.5, "memory_mb": 1500, "output_mb": 2}
     reward = bench.rtl(WRONG.format(body=EATERS[what]), **limits)
     assert reward.score01 == 0.0, reward.evidence
 
