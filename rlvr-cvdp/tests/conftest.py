@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -147,7 +148,7 @@ class Judge:
         variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
         options = [getattr(config, name) for name in _OF_SANDBOX]
         others = [path for path in hidden if path.name != DATASET]
-        key = (*options, *others, *sorted(variables.items()))
+        key = (*options, *others, sys.executable, *sorted(variables.items()))
         if key not in self._open:
             while len(self._open) >= _MOST_OPEN:
                 await self._open.pop(next(iter(self._open))).__aexit__()
