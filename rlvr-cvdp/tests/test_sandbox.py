@@ -293,6 +293,7 @@ print("out of reach")
 FRESH: dict[str, Reward] = {}
 
 
+@pytest.mark.places("warm", "rootfs", "docker")
 def test_warm_and_fresh_judge_alike(bench, place):
     """Right, wrong and broken answers get one verdict, test for test, in every sandbox."""
     problem = bench.problem()
