@@ -25,7 +25,7 @@ from rlvr.cli.parser import CommandParser
 from rlvr.cli.plugins_report import Report, mended_by, print_report, said
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, ExitCode, PrerequisiteError
+from rlvr.errors import ConfigError, PrerequisiteError
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -70,12 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """
-    Check, print a line a part and each finding.
-
-    Exit 7 where a promise does not hold, 2 where a part refuses what it was checked with, 4 where
-    something that a part needs is missing.
-    """
+    """Check, print a line a part and each finding; exit codes: docs/exit-codes.md."""
     setup(verbosity=args.verbosity)
     Registry(host).active(args.name)
     if importlib.util.find_spec("pytest") is None:
@@ -89,11 +84,7 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
         print_json(report)
     else:
         print_report(args, report)
-    if report.findings:
-        return ExitCode.PROMISE
-    if report.refusing:
-        return ExitCode.USAGE
-    return ExitCode.PREREQUISITE if report.is_missing_something else ExitCode.DONE
+    return report.exit_code
 
 
 def _checked(args: argparse.Namespace, host: PluginHost) -> Report:

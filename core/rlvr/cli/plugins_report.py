@@ -9,7 +9,7 @@ from collections import Counter
 from attrs import define, field, frozen
 
 from rlvr.cli.output import table
-from rlvr.errors import PrerequisiteError, explain
+from rlvr.errors import ExitCode, PrerequisiteError, explain
 
 
 @frozen
@@ -47,6 +47,15 @@ class Report:
     refused: dict[str, str] = field(factory=dict)
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """7: a promise is broken; 2: a part refuses; 4: a tool is missing; 0."""
+        if self.findings:
+            return ExitCode.PROMISE
+        if self.refusing:
+            return ExitCode.USAGE
+        return ExitCode.PREREQUISITE if self.is_missing_something else ExitCode.DONE
 
     def refuse(self, part: str, error: Exception) -> None:
         """One more promise that could not be checked: the part asks for what it was not given."""

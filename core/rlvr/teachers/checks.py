@@ -22,10 +22,17 @@ _ENTRIES = 1 << 20
 
 
 def refuse_faulty(
-    at: Border, data: Sequence[Any], answers: object, fault: Callable[[Any, Any], str]
+    at: Border,
+    data: Sequence[Any],
+    answers: object,
+    fault: Callable[[Any, Any], str],
+    *,
+    is_finite: bool = True,
 ) -> list[Any]:
     """
     The answers, one a datum or question, of which none has a fault.
+
+    `is_finite` asks for finite values as well.
 
     Raises:
         PartError: Names the teacher, what it promised, the fault and the problem.
@@ -34,7 +41,7 @@ def refuse_faulty(
     found = one_each(at, data, answers)
     for answer, datum in zip(found, data, strict=True):
         of = f" (problem {datum.problem_id!r})" if isinstance(datum, Datum) else ""
-        if _holds_nan(answer):
+        if is_finite and _holds_nan(answer):
             raise BackendError(
                 f"teacher {at.part.name} was asked for {at.promised}.",
                 f"found: a value that is not finite{of}",
