@@ -43,6 +43,7 @@ PUBLIC = (
     "rlvr.curriculum.choices",
     "rlvr.tokenization",
     "rlvr.rollouts.sampling",
+    "rlvr.teachers.requests",
     "rlvr.evaluation.answers_file",
     "rlvr.evaluation.compare_models",
     "rlvr.opening",
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from rlvr.rollouts.sampling import *
     from rlvr.seeds import *
     from rlvr.specs import *
+    from rlvr.teachers.requests import *
     from rlvr.tokenization import *
     from rlvr.types import *
     from rlvr.verification.key_value_cache import *

@@ -129,6 +129,11 @@ def test_inspect_finds_a_record_by_its_place_and_by_its_own_id(
         assert out.count("id=conv-3") == len(shown)
     with pytest.raises(UnknownNameError, match=r"there are conv-14, (.|\n)*, \.\.\. \(45 in all\)"):
         inspect([path, "--record", "conv14"])
+    texts = [{"text": "<think>a</think> b", "id": f"t{n}"} for n in range(3)]
+    path = str(write("b.jsonl", "\n".join(map(json.dumps, texts))))
+    assert inspect([path, "--record", "t1"]) == 0
+    with pytest.raises(UnknownNameError, match=r'there are t0, t1, t2(.|\n)*"text"} record'):
+        inspect([path, "--record", "0"])
 
 
 @pytest.mark.parametrize("words", [[], ["--report"], ["--json"], ["--record", "0"]])

@@ -216,7 +216,18 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
         author.install(name)
         commands[name] = ["plugins", "check", name, "--json", "--problems", "2"]
         commands[name] += ["--slow", "0.05"] if name in SLOW else []
+    refusing = files_of("refuses", "callback")["rlvr_refuses.py"].replace(
+        '"""Writes a line a step into the run directory."""',
+        "def __init__(self, config, context):\n"
+        '        raise ConfigError("a callback was asked for.", "found: a slip of its author")',
+    )
+    refusing = refusing.replace("import Callback,", "import Callback, ConfigError,")
+    folder = author.folder / "rlvr-refuses"
+    folder.mkdir()
+    (folder / "rlvr_refuses.py").write_text(refusing)
+    author.install("refuses")
     commands |= {
+        "refuses": ["plugins", "check", "refuses"],
         "absent": ["plugins", "check", "absent"],
         "option": ["plugins", "check", "ids", "idss.x=1"],
         "set": ["plugins", "check", "ids", "--set", "what"],
@@ -252,6 +263,17 @@ def test_people_read_the_same(broken: dict[str, tuple[int, Any, str]]) -> None:
     assert re.search(r"^task ids +\d\.\d\d s +\d+ +3 +\d+ +0$", out, re.MULTILINE), out
     assert "task ids: No two problems of the task share an id.\n  found: " in out
     assert "\n  do: mend rlvr_ids:IdsTask" in out
+
+
+def test_a_part_that_cannot_be_built_does_not_look_like_success(
+    broken: dict[str, tuple[int, Any, str]],
+) -> None:
+    """Whether its constructor asks for something, or has a bug: exit 2, and the part by name."""
+    code, out, _ = broken["refuses"]
+
+    assert code == 2
+    assert "refuses: 1 part could not be checked: callback refuses\n" in out
+    assert "not checked: callback refuses: a callback was asked for. found: a slip" in out
 
 
 def test_words_that_cannot_be_used_are_refused(broken: dict[str, tuple[int, Any, str]]) -> None:

@@ -14,12 +14,12 @@ import pytest
 from rlvr import (
     BuildContext,
     Curriculum,
+    PartError,
     PassRate,
     Policy,
     Problem,
     RunInfo,
     SamplingParams,
-    TaskError,
     epochs,
 )
 from rlvr.assembly.recipe import Recipe
@@ -169,7 +169,7 @@ def test_an_id_that_is_taken_is_refused() -> None:
         def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
             return list(self.problems("train"))[:1]
 
-    with pytest.raises(TaskError, match="after-a"):
+    with pytest.raises(PartError, match="after-a"):
         grown_by(Clashing(), 0)
 
 
@@ -206,7 +206,11 @@ def test_a_kept_memory_stays_as_it_was() -> None:
     assert [step for step, _ in growth.memory["pairs"]] == [0, 1]
 
 
-@pytest.mark.parametrize("kept", [{"met": {1, 2}}, ["a"], None], ids=["set", "list", "none"])
+@pytest.mark.parametrize(
+    "kept",
+    [{"met": {1, 2}}, ["a"], None, {1: 2.0}, {"a": [{None: 1}]}, {"a": float("nan")}],
+    ids=["set", "list", "none", "number as key", "none as key", "nan"],
+)
 def test_a_memory_that_is_no_json_is_refused(kept: Any) -> None:
     """It shows in the first step, not when a checkpoint is written."""
 
@@ -214,7 +218,7 @@ def test_a_memory_that_is_no_json_is_refused(kept: Any) -> None:
         async def discover(self, *_: Any, **__: Any) -> Any:
             return kept
 
-    with pytest.raises(TaskError, match="found: a memory"):
+    with pytest.raises(PartError, match="Keeping did not keep its promise: discover"):
         grown_by(Keeping(), 0)
 
 
@@ -299,7 +303,7 @@ def test_two_found_problems_of_one_id_are_refused() -> None:
         def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
             return [*super().discovered(memory)] * 2
 
-    with pytest.raises(TaskError, match="which is taken"):
+    with pytest.raises(PartError, match="which is taken"):
         grown_by(Doubling(), 0)
 
 

@@ -444,5 +444,5 @@ def test_a_result_of_another_type_fails_one_rollout() -> None:
     task = Tasked(lambda problem: (ToyEpisode if next(tidy) else Untidy)(problem))
     first, *others = sample(task)[0].trajectories
     assert first.finish == "error"
-    assert "Untidy.result gave {'files': {}} (dict)" in first.error
+    assert "Untidy: result promised an EpisodeResult; came: {'files': {}} (dict)" in first.error
     assert {trajectory.finish for trajectory in others} == {"stop"}

@@ -85,7 +85,10 @@ def test_it_keeps_its_promises(plugin: str, tmp_path: Path) -> None:
     report: dict[str, Any] = json.loads(done.stdout)
     assert report["findings"] == []
     assert set(report["refused"].values()) <= REFUSED.get(plugin, set())
-    assert done.returncode == (4 if report["is_missing_something"] else 0), done.stderr
+    wanted = 2 if report["refusing"] else 4 if report["is_missing_something"] else 0
+    assert done.returncode == wanted, done.stderr
+    left = {path.name for path in tmp_path.iterdir() if path.suffix != ".dist-info"}
+    assert left <= {"logs.jsonl", *places}, "a check leaves nothing in the folder"
     held = {part for part, counts in report["counts"].items() if counts.get("hold")}
     assert held >= report["counts"].keys() - set(report["refused"].values())
 

@@ -15,12 +15,14 @@ import pytest
 
 from rlvr import Completion, GenerateRequest, Policy, SamplingParams
 from rlvr.records.run_state import ProblemStream
+from rlvr.testing.fakes import CharTokenizer
 from rlvr.training.rollout_queue import RolloutQueue
 from rlvr.training.sampling_policy import DECLARED, SamplingPolicy, _Following
 
 METHODS = [
     name for name, _ in inspect.getmembers(Policy, inspect.isfunction) if not name.startswith("_")
 ]
+TOKENIZER = CharTokenizer()
 REQUEST = GenerateRequest(prompt=[1], params=SamplingParams(), seed=0)
 GIVEN: dict[str, tuple[Any, ...]] = {
     "generate": (REQUEST,),
@@ -50,7 +52,7 @@ class Exact(Policy):
 
     def __init__(self, weights: Weights) -> None:
         self.version, self.digest = weights.version, f"d{weights.version}"
-        self.tokenizer: Any = "tokenizer"
+        self.tokenizer = TOKENIZER
         self.context_length, self.image_processor = 7, None
         self._weights = weights
 

@@ -44,6 +44,7 @@ from rlvr.parts import (
 from rlvr.progress.status import RunStatus
 from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.rollout import check_room
+from rlvr.teachers.requests import check_problems
 from rlvr.types import Problem, SamplingParams
 from rlvr.verification.runner import VerificationRunner
 from rlvr.verification.verdict_cache import open_store
@@ -246,7 +247,7 @@ async def open_recipe(
                 log.warning("nothing_to_evaluate", split=evaluation.split)
             check_eval_loss(task, backend, run.backend)
         for teacher in teachers.values():  # each problem needs a route; evals ask of recordings
-            teacher.check_problems([*problems, *(eval_problems if task.is_offline else ())])
+            check_problems(teacher, [*problems, *(eval_problems if task.is_offline else ())])
         yield Recipe(
             **attrs.asdict(base, recurse=False),
             **{name: options.record(name) for name in ("train", "checkpoint", "parity", "verify")},

@@ -7,6 +7,7 @@ else than its first line says.
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any
@@ -71,10 +72,40 @@ async def figures_of(task: Task, policy: Policy, split: str, seed: int) -> Async
         at.check("" if hasattr(figures, "__anext__") else f"{shown(figures)}: no async generator")
         async with aclosing(figures):
             async for figure in figures:
-                at.check("" if isinstance(figure, Metric) else shown(figure))
+                is_named = isinstance(getattr(figure, "name", None), str) and figure.name
+                at.check("" if isinstance(figure, Metric) and is_named else shown(figure))
                 at.check(f"two called {figure.name!r}" if figure.name in seen else "")
                 seen.add(figure.name)
                 yield figure
+
+
+async def memory_of(
+    task: Task, policy: Policy, memory: Mapping[str, Any], *, seed: int, step: int
+) -> dict[str, Any]:
+    """A task's memory after it looked for problems, as a checkpoint would give it back."""
+    at = Border(task, "task", "discover", promised="a dict of JSON values, for checkpoints")
+    with at:
+        found: Any = await task.discover(
+            policy, json.loads(json.dumps(memory)), seed=seed, step=step
+        )
+    at.check("" if isinstance(found, dict) else shown(found))
+    try:
+        copy = json.loads(json.dumps(found, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise at.broken(f"a memory that is no JSON: {error}") from error
+    at.check(_fault_of_keys(found))
+    return dict(copy)
+
+
+def _fault_of_keys(value: object) -> str:
+    """The first key in a JSON value that is no text: it would come back as one."""
+    if not isinstance(value, dict | list | tuple):
+        return ""
+    wrong = [key for key in value if not isinstance(key, str)] if isinstance(value, dict) else []
+    inner = value.values() if isinstance(value, dict) else value
+    if wrong:
+        return f"{shown(wrong[0])} as a key"
+    return next(filter(None, map(_fault_of_keys, inner)), "")
 
 
 def discovered_by(task: Task, memory: Mapping[str, Any]) -> tuple[Problem, ...]:
@@ -83,7 +114,7 @@ def discovered_by(task: Task, memory: Mapping[str, Any]) -> tuple[Problem, ...]:
     with at:
         found = tuple(task.discovered(memory))
     for problem in found:
-        at.check(fault_of_problem(problem))
+        at.check(fault_of_problem(problem, task))
     return found
 
 
@@ -163,7 +194,7 @@ def warnings_of(part: LearningPart | Task, of: Mapping[str, float] | str) -> lis
     with at:
         told: Any = part.warnings
         found: Any = told(of)
-        found = found if isinstance(found, str) else list(found)
+        found = found if isinstance(found, str | Mapping) else list(found)
     at.check(fault_of_texts(found))
     return list(found)
 

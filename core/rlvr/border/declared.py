@@ -95,6 +95,8 @@ def _fault_of_values(part: object, promised: Iterable[tuple[str, type]]) -> str:
             words = {bool: "neither True nor False", int: "no whole number", str: "no text"}
             no = words.get(record, f"no rlvr.{record.__name__}")
             return f"{name} = {shown(value)}, which is {no}"
+        if record is Tokenizer and (fault := fault_of_declarations(value)):
+            return f"{name}: {fault}"
     return ""
 
 
@@ -108,8 +110,8 @@ def _flags_and_records(cls: type) -> list[tuple[str, type]]:
 
 @lru_cache
 def _numbers_and_texts(cls: type) -> list[tuple[str, type]]:
-    """Names of attributes that are an int or a str in its kinds."""
-    plain: dict[str, type] = {"int": int, "str": str}
+    """Names of attributes that are an int, a str or a tokenizer in its kinds."""
+    plain: dict[str, type] = {"int": int, "str": str, "Tokenizer": Tokenizer}
     said = [item for kind in _kinds(cls) for item in inspect.get_annotations(kind).items()]
     return [(name, plain[kind]) for name, kind in said if kind in plain]
 

@@ -7,7 +7,7 @@ else than the function's docstring says.
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,24 @@ from typing import Any
 import numpy as np
 
 from rlvr.border.calls import Border, is_finite, label, shown
-from rlvr.border.declared import check_declarations
+from rlvr.border.declared import check_declarations, overrides
+from rlvr.border.drawn import fault_of_messages, fault_of_texts_by_name, fault_of_trajectory
 from rlvr.border.kinds import fault_of_part
 from rlvr.log import get
-from rlvr.parts import Advantage, Backend, Checkpointer, Episode, Part, Policy, Sampler, Task
+from rlvr.parts import (
+    Advantage,
+    Backend,
+    Checkpointer,
+    Episode,
+    Part,
+    Policy,
+    Sampler,
+    Task,
+)
 from rlvr.types import (
     Checkpoint,
-    Completion,
     Datum,
     FloatArray,
-    Message,
     Problem,
     SamplingParams,
     ScoredGroup,
@@ -40,7 +48,7 @@ def problems_of(task: Task, split: str) -> list[Problem]:
     problems = at.call(lambda: list(task.problems(split)))
     seen: set[str] = set()
     for number, problem in enumerate(problems, start=1):
-        fault = fault_of_problem(problem)
+        fault = fault_of_problem(problem, task)
         if not fault and problem.id in seen:
             fault = f"two problems with the id {problem.id!r}"
         at.check(f"{fault} (number {number} of split {split!r})" if fault else "")
@@ -48,20 +56,18 @@ def problems_of(task: Task, split: str) -> list[Problem]:
     return problems
 
 
-def fault_of_problem(problem: object) -> str:
-    """The fault of a problem; "" if it has none."""
+def fault_of_problem(problem: object, task: Task) -> str:
+    """The fault of a problem of a task; "" if it has none."""
     if not isinstance(problem, Problem):
         return shown(problem)
     if not isinstance(problem.id, str) or not problem.id:
         return f"a problem with {shown(problem.id)} as id"
     of, texts = f"problem {problem.id!r} with", [problem.id]
-    messages: tuple[object, ...] = problem.prompt
-    for message in messages:
-        if not isinstance(message, Message) or not isinstance(message.content, str):
-            return f"{of} {shown(message)} in its prompt, which is no Message"
-        if not isinstance(message.role, str) or not message.role:
-            return f"{of} {shown(message.role)} as a role in its prompt"
-        texts += [message.role, message.content]
+    if fault := fault_of_messages(problem.prompt):
+        return f"{of} {fault} in its prompt"
+    if not problem.prompt and not (task.is_offline or overrides(task, "episode")):
+        return f"{of} an empty prompt, and no episode of the task's own"
+    texts += [text for message in problem.prompt for text in (message.role, message.content)]
     labels = [text for pair in problem.labels.items() for text in pair]
     if not all(isinstance(text, str) for text in labels):
         return f"{of} labels that are no texts: {shown(problem.labels)}"
@@ -83,7 +89,7 @@ def reference_of(task: Task, problem: Problem) -> Trajectory | None:
     """The ground truth of this problem, None where there is none."""
     at = Border(task, "task", "reference", promised="a Trajectory or None", problem=problem.id)
     found = at.call(task.reference, problem)
-    at.check(_fault_of_trajectory(found, problem) if found is not None else "")
+    at.check(fault_of_trajectory(found, problem) if found is not None else "")
     return found
 
 
@@ -117,28 +123,13 @@ async def trajectories_of(
                 trajectory = await anext(stream, None)
             if trajectory is None:
                 break
-            at.check(_fault_of_trajectory(trajectory, problem))
+            at.check(fault_of_trajectory(trajectory, problem))
             count += 1
             if size and trajectory.index in places:
                 at.check(f"two trajectories with index {trajectory.index}")
             places.add(trajectory.index)
             yield trajectory
     at.check(f"{count} of them" if size and count != size else "")
-
-
-def _fault_of_trajectory(trajectory: object, problem: Problem) -> str:
-    if not isinstance(trajectory, Trajectory):
-        return f"{shown(trajectory)} for problem {problem.id!r}"
-    if trajectory.problem_id != problem.id:
-        return f"a trajectory of {trajectory.problem_id!r} for problem {problem.id!r}"
-    if not np.isfinite(trajectory.logprobs).all():
-        return f"a logprob that is not finite for problem {problem.id!r}"
-    return ""
-
-
-def fault_of_completion(found: object) -> str:
-    """The fault of an object that should be a Completion; "" if it is one."""
-    return "" if isinstance(found, Completion) else shown(found)
 
 
 async def drawer_of(sampler: Sampler, policy: Policy) -> Policy:
@@ -162,9 +153,7 @@ def unsupported_by(task: Task) -> dict[str, str]:
     """The rows of a data set that yield no problem, with the reasons."""
     at = Border(task, "task", "unsupported", promised="a mapping of texts to texts")
     found: Any = at.call(task.unsupported)
-    at.check("" if isinstance(found, Mapping) else shown(found))
-    for pair in found.items():
-        at.check("" if all(isinstance(text, str) for text in pair) else shown(pair))
+    at.check(fault_of_texts_by_name(found))
     return dict(found)
 
 
@@ -210,7 +199,7 @@ async def logprobs_of(backend: Backend, data: Sequence[Datum], which: str) -> li
     at = Border(backend, "backend", "logprobs", promised=f"{which} numbers (T,) for each datum")
     with at:
         found: object = await backend.logprobs(data, which)
-    return _numbers(at, data, found)
+    return numbers_each(at, data, found)
 
 
 async def score_of(policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | None:
@@ -218,22 +207,28 @@ async def score_of(policy: Policy, data: Sequence[Datum]) -> list[FloatArray] | 
     at = Border(policy, "policy", "score", promised="numbers (T,) for each datum, or None")
     with at:
         found: object = await policy.score(data)
-    return None if found is None else _numbers(at, data, found)
+    return None if found is None else numbers_each(at, data, found)
 
 
-def _numbers(at: Border, data: Sequence[Datum], found: object) -> list[FloatArray]:
+def one_each(at: Border, data: Sequence[Any], found: object) -> Sequence[Any]:
+    """What a part gave, if it is a sequence with one answer a datum."""
+    if not isinstance(found, Sequence) or isinstance(found, str | bytes):
+        raise at.broken(f"{shown(found)} for {len(data)} data")
+    at.check(f"{len(found)} answers for {len(data)} data" if len(found) != len(data) else "")
+    return found
+
+
+def numbers_each(at: Border, data: Sequence[Datum], found: object) -> list[FloatArray]:
     """Numbers (T,) that fit the data; the first misfit is named."""
-    numbers: list[Any] = list(found) if isinstance(found, Sequence) else [found]
-    is_whole = isinstance(found, Sequence) and len(numbers) == len(data)
-    at.check("" if is_whole else f"{shown(found)} for {len(data)} data")
-    with at:
-        rows = [np.asarray(values, np.float32) for values in numbers]
-    for values, datum in zip(rows, data, strict=True):
-        if values.shape != datum.tokens.shape:
-            at.check(
-                f"shape {values.shape} for {len(datum.tokens)} tokens "
-                f"(problem {datum.problem_id!r})"
-            )
+    rows: list[FloatArray] = []
+    for values, datum in zip(one_each(at, data, found), data, strict=True):
+        with at:
+            raw = np.asarray(values)
+        fault = f"shape {raw.shape} for {len(datum.tokens)} tokens"
+        fault = "" if raw.shape == datum.tokens.shape else fault
+        fault = fault if raw.dtype.kind in "fiu" else f"{shown(values)}, which are no numbers"
+        at.check(f"{fault} (problem {datum.problem_id!r})" if fault else "")
+        rows.append(raw.astype(np.float32))
     return rows
 
 

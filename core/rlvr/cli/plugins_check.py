@@ -25,7 +25,7 @@ from rlvr.cli.parser import CommandParser
 from rlvr.cli.plugins_report import Report, mended_by, print_report, said
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, ExitCode, PrerequisiteError
+from rlvr.errors import ConfigError, PrerequisiteError
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -70,7 +70,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """Check, print a line a part and each finding; exit 7 where a promise does not hold."""
+    """Check, print a line a part and each finding; exit codes: docs/exit-codes.md."""
     setup(verbosity=args.verbosity)
     Registry(host).active(args.name)
     if importlib.util.find_spec("pytest") is None:
@@ -84,9 +84,7 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
         print_json(report)
     else:
         print_report(args, report)
-    if report.findings:
-        return ExitCode.PROMISE
-    return ExitCode.PREREQUISITE if report.is_missing_something else ExitCode.DONE
+    return report.exit_code
 
 
 def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
@@ -239,6 +237,7 @@ def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> Non
         file = Path(folder, f"test_{Path(folder).name}.py")  # modules of one name are one
         file.write_text("from rlvr_contracts import *\n", encoding="utf-8")
         words = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
+        words += ["--basetemp", f"{folder}/files"]
         kit = _Kit(offered, parts, report)
         status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):

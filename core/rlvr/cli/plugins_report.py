@@ -9,7 +9,7 @@ from collections import Counter
 from attrs import define, field, frozen
 
 from rlvr.cli.output import table
-from rlvr.errors import PrerequisiteError, explain
+from rlvr.errors import ExitCode, PrerequisiteError, explain
 
 
 @frozen
@@ -35,6 +35,8 @@ class Report:
         skipped: Why promises do not apply, and a promise of each.
         findings: Broken promises.
         refused: What a part said that refused something, and its name.
+        refusing: Parts of which one of them was a `ConfigError`: they ask for something that the
+            check was not given, or have a bug.
         is_missing_something: Whether one of them was a `PrerequisiteError`.
     """
 
@@ -43,12 +45,24 @@ class Report:
     skipped: dict[str, str] = field(factory=dict)
     findings: list[Finding] = field(factory=list)
     refused: dict[str, str] = field(factory=dict)
+    refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """7: a promise is broken; 2: a part refuses; 4: a tool is missing; 0."""
+        if self.findings:
+            return ExitCode.PROMISE
+        if self.refusing:
+            return ExitCode.USAGE
+        return ExitCode.PREREQUISITE if self.is_missing_something else ExitCode.DONE
 
     def refuse(self, part: str, error: Exception) -> None:
         """Count a promise that could not be checked: the part needs something it was not given."""
         self.lack(part, error)
-        self.is_missing_something |= isinstance(error, PrerequisiteError)
+        self.is_missing_something |= (is_missing := isinstance(error, PrerequisiteError))
+        if not is_missing and part not in self.refusing:
+            self.refusing.append(part)
 
     def lack(self, part: str, why: object) -> None:
         """Count a promise that could not be checked because something is missing."""
@@ -120,6 +134,12 @@ def print_report(args: argparse.Namespace, report: Report) -> None:
         print(f"\nnot checked: {text}")
     if report.findings:
         print(f"\n{args.name} breaks promises: {sum(c['fail'] for c in report.counts.values())}")
+    elif report.refusing:
+        count, parts = len(report.refusing), ", ".join(report.refusing)
+        print(
+            f"\n{args.name}: {count} part{'s' * (count > 1)} could not be checked: {parts}\n"
+            "  each says above what it asks for: give it (key=value, --dataset, --model) or mend it"
+        )
     elif report.refused:
         print(f"\n{args.name} keeps every promise that could be checked; give it what is asked for")
     else:

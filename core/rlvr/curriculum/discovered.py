@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import ChainMap, Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import attrs
 from attrs import define, field
 
-from rlvr.border.abilities import discovered_by
-from rlvr.errors import TaskError
+from rlvr.border.abilities import discovered_by, memory_of
+from rlvr.border.calls import Border
 from rlvr.parts import Policy, Task
 from rlvr.records.lineage import after_training
 from rlvr.records.run_state import RunState
@@ -64,21 +63,16 @@ class Growth:
         known.
 
         Raises:
-            TaskError: It keeps what is no JSON, or found a problem whose id is taken.
+            PartError: It keeps what is no JSON, or found a problem whose id is taken.
         """
-        given = _copied(task, self.memory)
-        memory = _copied(
-            task, await task.discover(policy, given, seed=seed_of(seed, "grow", step), step=step)
+        memory = await memory_of(
+            task, policy, self.memory, seed=seed_of(seed, "grow", step), step=step
         )
         found = discovered_by(task, memory)
         ids = Counter(problem.id for problem in found)
         taken = [name for name, count in ids.items() if count > 1 or name in self._fixed_by_id]
-        if taken:
-            raise _refused(
-                task,
-                f"found: one with the id {taken[0]}, which is taken",
-                "give problems that are found ids of their own",
-            )
+        at = Border(task, "task", "discovered", promised="problems with ids of their own")
+        at.check(f"one with the id {taken[0]!r}, which is taken" if taken else "")
         known = self.known
         self._waiting = {name: known[name] for name in waiting if name in known}
         self.memory, self.found = memory, found
@@ -95,21 +89,3 @@ class Growth:
         history = state.history.without(gone)
         lineage = after_training(state.lineage, self.found)
         return attrs.evolve(state, history=history, lineage=lineage)
-
-
-def _copied(task: Task, memory: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The memory as a checkpoint would give it back, so that a resumed run sees the same."""
-    try:
-        copy = json.loads(json.dumps(memory))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise _refused(task, f"found: a memory that is no JSON: {error}", _JSON) from error
-    if not isinstance(copy, dict):
-        raise _refused(task, f"found: a memory of type {type(memory).__name__}", _JSON)
-    return copy
-
-
-_JSON = "keep a dict of texts, numbers, lists and dicts: it goes into checkpoints"
-
-
-def _refused(task: Task, found: str, do: str) -> TaskError:
-    return TaskError(f"{type(task).__name__}.discover was to find further problems.", found, do)

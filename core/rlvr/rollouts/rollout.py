@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from attrs import define, evolve, field
 
 from rlvr.border.calls import Border, shown
-from rlvr.border.promises import episode_of, fault_of_completion
-from rlvr.errors import ConfigError, PrerequisiteError
+from rlvr.border.drawn import (
+    fault_of_completion,
+    fault_of_ids,
+    fault_of_messages,
+    fault_of_result,
+    ids_by,
+    text_by,
+)
+from rlvr.border.promises import episode_of
+from rlvr.errors import ConfigError, PartError, PrerequisiteError
 from rlvr.log import get
 from rlvr.parts import Episode, EpisodeResult, Policy, Task
 from rlvr.seeds import seed_of
@@ -55,6 +63,7 @@ async def rollout(
 
     Raises:
         ConfigError: The tokenizer's chat template cannot render the prompt.
+        PartError: The tokenizer gave something else than ids.
         PrerequisiteError: A tool of the episode is missing.
     """
     seed = seed_of(params.seed, problem.id, index)
@@ -110,7 +119,7 @@ class _Rollout:
         """Put the next prompt before the policy; False when the rollout is over."""
         try:
             prompt = await self._next(policy)
-        except (ConfigError, PrerequisiteError):  # every rollout's: a template, a missing tool
+        except (ConfigError, PrerequisiteError, PartError):  # every rollout's: a template, a tool
             raise
         except Exception as error:  # the plugin border: one episode must not sink the rest
             self.fail(error)
@@ -137,15 +146,26 @@ class _Rollout:
         if is_first:
             episode.start(tokenizer)
         if episode.writes_tokens:
+            at = Border(
+                episode, "episode", "next_tokens", promised="ids of the policy's vocabulary"
+            )
             given = await episode.next_tokens()
-            return None if given is None else (list(given), tokenizer.decode(given))
-        messages = episode.prompt()
-        if messages is None:
-            return None
-        tokens = tokenizer.render(messages, first=is_first)
-        if not is_first:
-            tokens = [*tokenizer.closing(self.tokens), *tokens]
-        return tokens, "\n".join(m.content for m in messages)
+            if given is None:
+                return None
+            if not (fault := fault_of_ids(given, tokenizer.vocab_size)):
+                tokens, text = list(given), text_by(tokenizer, given)
+        else:
+            at = Border(episode, "episode", "prompt", promised="messages of at least one token")
+            messages = episode.prompt()
+            if messages is None:
+                return None
+            if not (fault := fault_of_messages(messages)):
+                closing = [] if is_first else ids_by(tokenizer, "closing", self.tokens)
+                tokens = [*closing, *ids_by(tokenizer, "render", messages, first=is_first)]
+                text = "\n".join(m.content for m in messages)
+        if fault or (is_first and not tokens):
+            raise TypeError(at.sentence(fault or "none, as the first prompt"))
+        return tokens, text
 
     async def take(self, completion: Completion) -> None:
         """Give the episode its completion; what it raises ends this rollout and no other."""
@@ -174,9 +194,10 @@ class _Rollout:
             return
         try:
             result: object = self.episode.result()
-            if not isinstance(result, EpisodeResult):
-                raise TypeError(f"{type(self.episode).__name__}.result gave {shown(result)}")
-            self.result = result
+            at = Border(self.episode, "episode", "result", promised="an EpisodeResult")
+            if fault := fault_of_result(result):
+                raise TypeError(at.sentence(fault))
+            self.result = cast(EpisodeResult, result)
         except Exception as error:  # the plugin border
             self.fail(error)
 

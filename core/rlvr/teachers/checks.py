@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from rlvr.border.calls import shown
+from rlvr.border.calls import Border, shown
+from rlvr.border.promises import one_each
 from rlvr.errors import BackendError
-from rlvr.types import Datum, Distribution, DistributionRequest, FloatArray, HiddenStates, TopK
+from rlvr.types import Datum, DistributionRequest, FloatArray, HiddenStates, TeacherRequest, TopK
 
 _SLACK = 1e-3
 """Rounding allowed in what the probabilities of a row sum to."""
@@ -21,64 +22,91 @@ _ENTRIES = 1 << 20
 
 
 def refuse_faulty(
-    teacher: Any,
-    data: Sequence[Datum],
-    answers: Any,
-    fault: Callable[[Any, Datum], str],
-    what: str = "distributions over the next token",
-) -> None:
+    at: Border,
+    data: Sequence[Any],
+    answers: object,
+    fault: Callable[[Any, Any], str],
+    *,
+    is_finite: bool = True,
+) -> list[Any]:
     """
-    Refuse answers, one a datum, of which one has a fault.
+    The answers, one a datum or question, of which none has a fault.
+
+    `is_finite` asks for finite values as well.
 
     Raises:
-        BackendError: Names the teacher, what it was asked for, the fault and the problem.
+        PartError: Names the teacher, what it promised, the fault and the problem.
+        BackendError: A value is not finite, which the teacher's weights may be the reason of.
     """
-    problem = ""
-    if not isinstance(answers, Sequence):
-        problem = f"no answers: {shown(answers)}"
-    elif len(answers) != len(data):
-        problem = f"{len(answers)} answers for {len(data)} trajectories"
-    else:
-        for answer, datum in zip(answers, data, strict=True):
-            if said := fault(answer, datum):
-                problem = f"{said} (problem {datum.problem_id})"
-                break
-    if problem:
-        raise BackendError(
-            f"teacher {teacher.name} was asked for {what}.",
-            f"found: {problem}",
-            "run TeacherContract on it; a model in too low a precision can give NaN",
-        )
+    found = one_each(at, data, answers)
+    for answer, datum in zip(found, data, strict=True):
+        of = f" (problem {datum.problem_id!r})" if isinstance(datum, Datum) else ""
+        if is_finite and _holds_nan(answer):
+            raise BackendError(
+                f"teacher {at.part.name} was asked for {at.promised}.",
+                f"found: a value that is not finite{of}",
+                "look at its weights: a model in too low a precision can give NaN",
+            )
+        if said := fault(answer, datum):
+            at.check(f"{said}{of}")
+    return list(found)
 
 
-def fault_of_numbers(values: FloatArray, datum: Datum) -> str:
-    """The fault of numbers that should be finite, one for each of the policy's tokens; "": none."""
-    if np.shape(values) != datum.tokens.shape:
-        return f"shape {np.shape(values)} for {len(datum.tokens)} tokens"
-    return "" if np.isfinite(values[datum.mask]).all() else "a value that is not finite"
+def _holds_nan(answer: object) -> bool:
+    """Whether an answer holds a number that is not finite; -inf stands for no token in a TopK."""
+    match answer:
+        case Datum():
+            return any(
+                map(_holds_nan, (*answer.annotations.values(), *answer.distributions.values()))
+            )
+        case TopK():
+            return bool(np.isnan(answer.logprobs).any()) or _holds_nan(answer.actual)
+        case HiddenStates():
+            return _holds_nan(answer.states)
+        case np.ndarray():
+            return answer.dtype.kind == "f" and not np.isfinite(answer).all()
+    return False
 
 
-def fault_of_answer(answer: Datum, datum: Datum, name: str, ask: DistributionRequest | None) -> str:
+def fault_of_numbers(values: FloatArray) -> str:
+    """The fault of numbers that should be logprobs; "": none."""
+    return "a logprob above 0" if (values > _SLACK).any() else ""
+
+
+def fault_of_answer(answer: Any, datum: Datum, name: str, ask: DistributionRequest | None) -> str:
     """The fault of a datum that a teacher gave back; "" if the answer is on it."""
-    if answer.problem_id != datum.problem_id or answer.tokens.shape != datum.tokens.shape:
+    if not isinstance(answer, Datum):
+        return shown(answer)
+    same = ("problem_id", "tokens", "mask", "logprobs", "advantages", "weights", "temperature")
+    if not all(np.array_equal(getattr(answer, n), getattr(datum, n)) for n in same):
         return "data that are not those it was given"
-    if ask is None:
-        told = answer.annotations.get(name)
-        return "no logprobs" if told is None else fault_of_numbers(told, datum)
-    distribution = answer.distributions.get(name)
-    return "no distribution" if distribution is None else fault_of(distribution, datum)
+    if ask is not None:
+        return fault_of(answer.distributions.get(name), datum)
+    told: object = answer.annotations.get(name)
+    if not isinstance(told, np.ndarray) or told.dtype.kind not in "fiu":
+        return f"{shown(told)} as logprobs"
+    if told.shape != datum.tokens.shape:
+        return f"shape {told.shape} for {len(datum.tokens)} tokens"
+    return fault_of_numbers(told)
 
 
-def fault_of_states(answer: HiddenStates, datum: Datum) -> str:
-    """The fault of states (n, C), finite, one for each of the policy's tokens; "": none."""
+def fault_of_states(answer: Any, datum: Datum, width: int | None = None) -> str:
+    """The fault of states (n, C = width), finite, one for each of the policy's tokens; "": none."""
     wanted = int(datum.mask.sum())
+    if not isinstance(answer, HiddenStates):
+        return shown(answer)
     if answer.states.ndim != 2 or len(answer.states) != wanted:
         return f"states of shape {answer.states.shape} for {wanted} supervised tokens"
+    if width not in (None, answer.states.shape[1]):
+        return f"states of {answer.states.shape[1]} numbers for a head that takes {width}"
     return "" if np.isfinite(answer.states).all() else "a state that is not finite"
 
 
-def fault_of_shape(answer: TopK, rows: int, k: int) -> str:
-    """The fault of an answer that should have so many rows of k or more; "": none."""
+def fault_of_shape(answer: Any, question: TeacherRequest) -> str:
+    """The fault of an answer that should have a row of k or more for each position; "": none."""
+    if not isinstance(answer, TopK):
+        return shown(answer)
+    rows, k = len(question.ids) - question.start, question.k
     shape = answer.ids.shape
     if answer.logprobs.shape != shape or len(shape) != 2 or answer.actual.shape != shape[:1]:
         return (
@@ -124,10 +152,12 @@ def _fault_of_few(answer: TopK, k: int, size: int, is_partial: bool) -> str:
     return ""
 
 
-def fault_of(distribution: Distribution, datum: Datum) -> str:
+def fault_of(distribution: Any, datum: Datum) -> str:
     """The fault of distributions that should have a row for each supervised token; "": none."""
-    wanted = int(datum.mask.sum())
-    rows = distribution.states if isinstance(distribution, HiddenStates) else distribution.logprobs
-    if len(rows) != wanted:
-        return f"{len(rows)} rows for {wanted} supervised tokens"
-    return "a value that is not a number" if np.isnan(rows).any() else ""
+    if not isinstance(distribution, TopK):
+        return fault_of_states(distribution, datum)
+    n = int(datum.mask.sum())
+    asked = TeacherRequest(ids=np.zeros(n + 1), start=1, k=0)
+    if fault := fault_of_shape(distribution, asked):
+        return fault
+    return "a value that is not a number" if np.isnan(distribution.logprobs).any() else ""

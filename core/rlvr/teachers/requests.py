@@ -5,12 +5,14 @@ Shapes: T tokens of a datum, n of them supervised, k tokens a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import attrs
 import numpy as np
 
+from rlvr.border.abilities import metrics_of
 from rlvr.border.calls import Border
+from rlvr.border.promises import numbers_each
 from rlvr.errors import BackendError, ConfigError
 from rlvr.parts import LearningPart, Teacher
 from rlvr.teachers.checks import (
@@ -21,7 +23,19 @@ from rlvr.teachers.checks import (
     fault_of_states,
     refuse_faulty,
 )
-from rlvr.types import Datum, Distribution, DistributionRequest, TeacherRequest, TopK
+from rlvr.types import (
+    Datum,
+    Distribution,
+    DistributionRequest,
+    FloatArray,
+    Problem,
+    TeacherRequest,
+    TopK,
+)
+
+__all__ = ["teacher_logprobs", "teacher_metrics", "teacher_scores"]
+
+_TOPK = "a TopK for each question, with k likeliest tokens a position"
 
 
 def introduce(
@@ -47,7 +61,7 @@ def introduce(
                     "name one with --teacher MODEL",
                 )
             check_ask(teachers[name], ask, options)
-        part.meet(teachers)
+        Border(part, part.kind, "meet", promised="nothing").call(part.meet, teachers)
 
 
 def check_ask(teacher: Teacher, ask: DistributionRequest, options: str = "") -> None:
@@ -59,6 +73,7 @@ def check_ask(teacher: Teacher, ask: DistributionRequest, options: str = "") -> 
     """
     able = teacher.capabilities
     if ask.k == 0 and able.has_states:
+        _width(teacher)
         return
     where = f" ({options}.*)" if options else ""
     size = teacher.tokenizer.vocab_size
@@ -79,6 +94,17 @@ def check_ask(teacher: Teacher, ask: DistributionRequest, options: str = "") -> 
     raise ConfigError(asked, f"found: {found}", f"do: {do}")
 
 
+def _width(teacher: Teacher) -> int:
+    """The width C of the states that a teacher's head takes."""
+    at = Border(teacher, "teacher", "head", promised="weights (V, C), bias (V,) or None, ...")
+    with at:
+        weights, bias = tuple(teacher.head.weights.shape), teacher.head.bias
+        sizes = weights[:1] if bias is None else tuple(bias.shape)
+    is_fit = len(weights) == 2 and sizes == weights[:1]
+    at.check("" if is_fit else f"weights {weights} and a bias {sizes}")
+    return int(weights[1])
+
+
 async def answered(
     teacher: Teacher, data: Sequence[Datum], name: str, ask: DistributionRequest | None
 ) -> list[Datum]:
@@ -92,22 +118,20 @@ async def answered(
         ask: None: logprobs.
 
     Raises:
-        BackendError: The teacher cannot say, or its answer means nothing.
+        BackendError: The teacher cannot say.
+        PartError: Its answer means nothing.
         ConfigError: The data hold pictures, which it does not see.
     """
     _refuse_blind(teacher, data)
     if teacher.capabilities.reads_data:
-        with Border(teacher, "teacher", "answer", promised="the data with what was asked for"):
+        at = Border(teacher, "teacher", "answer", promised="the data with what was asked for")
+        with at:
             found = await teacher.answer(data, name, ask)
-        refuse_faulty(teacher, data, found, lambda answer, d: fault_of_answer(answer, d, name, ask))
-        return list(found)
+        return refuse_faulty(at, data, found, lambda one, d: fault_of_answer(one, d, name, ask))
     if ask is None:
-        with Border(teacher, "teacher", "logprobs", promised="logprobs (T,) for each datum"):
-            numbers = await teacher.logprobs(data)
-        what = "the logprobs of what the policy wrote"
-        refuse_faulty(teacher, data, numbers, fault_of_numbers, what)
+        numbers = await teacher_logprobs(teacher, data)
         return [
-            attrs.evolve(d, annotations={**d.annotations, name: np.asarray(values, np.float32)})
+            attrs.evolve(d, annotations={**d.annotations, name: values})
             for d, values in zip(data, numbers, strict=True)
         ]
     told = await ask_distributions(teacher, data, ask)
@@ -156,25 +180,73 @@ async def ask_distributions(
     A teacher's next-token distribution at each supervised position, one answer a datum.
 
     Raises:
-        BackendError: The teacher cannot say, or its answer means nothing.
+        BackendError: The teacher cannot say.
+        PartError: Its answer means nothing.
     """
     if ask.k == 0 and teacher.capabilities.has_states:
-        states = await teacher.states(data)
-        refuse_faulty(teacher, data, states, fault_of_states)
-        return list(states)
+        at = Border(teacher, "teacher", "states", promised="states (n, C) for each datum")
+        with at:
+            states = await teacher.states(data)
+        width = _width(teacher)
+        return refuse_faulty(at, data, states, lambda one, d: fault_of_states(one, d, width))
     size = teacher.tokenizer.vocab_size
     k = min(ask.k or size, size)
     questions = [_question(datum, k, ask.temperature) for datum in data]
-    answers = await teacher.score(questions)
-    wanted = {id(d): len(q.ids) - q.start for d, q in zip(data, questions, strict=True)}
-    refuse_faulty(teacher, data, answers, lambda told, d: fault_of_shape(told, wanted[id(d)], k))
     picked = [
         answer.rows(np.flatnonzero(datum.mask) - question.start)
-        for answer, datum, question in zip(answers, data, questions, strict=True)
+        for answer, datum, question in zip(
+            await teacher_scores(teacher, questions), data, questions, strict=True
+        )
     ]
     is_partial = teacher.capabilities.is_partial
-    refuse_faulty(teacher, data, picked, lambda told, _: fault_of_rows(told, k, size, is_partial))
-    return list(picked)
+    at = Border(teacher, "teacher", "score", promised=_TOPK)
+    return refuse_faulty(at, data, picked, lambda one, _: fault_of_rows(one, k, size, is_partial))
+
+
+async def teacher_logprobs(teacher: Teacher, data: Sequence[Datum]) -> list[FloatArray]:
+    """
+    A teacher's logprobs (T,) of each datum, checked.
+
+    Raises:
+        PartError: Names the teacher that raised, or gave something else.
+    """
+    at = Border(teacher, "teacher", "logprobs", promised="logprobs (T,) for each datum")
+    with at:
+        found = await teacher.logprobs(data)
+    numbers = numbers_each(at, data, found)
+    refuse_faulty(at, data, numbers, lambda values, _: fault_of_numbers(values))
+    return numbers
+
+
+async def teacher_scores(teacher: Teacher, questions: Sequence[TeacherRequest]) -> list[TopK]:
+    """
+    A teacher's likeliest tokens, one `TopK` a question, whose rows and columns are those asked for.
+
+    A row between two that matter may hold anything, so that no value is looked at.
+
+    Raises:
+        PartError: Names the teacher that raised, or gave something else.
+    """
+    at = Border(teacher, "teacher", "score", promised=_TOPK)
+    with at:
+        found = await teacher.score(questions)
+    return refuse_faulty(at, questions, found, fault_of_shape, is_finite=False)
+
+
+def teacher_metrics(teacher: Teacher, data: Sequence[Datum]) -> dict[str, float]:
+    """
+    A teacher's metrics of the data of a step, checked.
+
+    Raises:
+        PartError: Names the teacher that raised, or gave something else than numbers by text.
+    """
+    return metrics_of(teacher, data)
+
+
+def check_problems(teacher: Teacher, problems: Iterable[Problem]) -> None:
+    """Let a teacher refuse problems that it is not for; `PartError` where it raises otherwise."""
+    at = Border(teacher, "teacher", "check_problems", promised="nothing, or ConfigError")
+    at.call(teacher.check_problems, problems)
 
 
 def _question(datum: Datum, k: int, temperature: float) -> TeacherRequest:

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import attrs
 import numpy as np
 
+from rlvr.border.abilities import metrics_of
 from rlvr.errors import BackendError, ConfigError, RlvrError
 from rlvr.parts import Teacher, TeacherCapabilities
-from rlvr.teachers.requests import answered
+from rlvr.teachers.requests import answered, check_problems
 from rlvr.teachers.route_spec import Route
 from rlvr.types import Datum, DistributionRequest, FloatArray, Problem
 
@@ -85,13 +86,13 @@ class RoutedTeacher(Teacher):
         for problem in problems:
             own[self._route(problem.labels, problem.id, ConfigError)].append(problem)
         for route, teacher in self._teachers.items():
-            teacher.check_problems(own[route])
+            check_problems(teacher, own[route])
 
     def metrics(self, data: Sequence[Datum]) -> Mapping[str, float]:
         """The metrics of all teachers."""
         found: dict[str, float] = {}
         for teacher in self._teachers.values():
-            found |= teacher.metrics(data)
+            found |= metrics_of(teacher, data)
         return found
 
     def _route(self, labels: Mapping[str, str], problem_id: str, refusal: type[RlvrError]) -> Route:

@@ -6,7 +6,7 @@ import asyncio
 import copy
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, chdir
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +100,15 @@ class CallbackContract(Contract):
     # --- helpers --------------------------------------------------------------------------------
 
     def _with(self, places: Sequence[Path], told: Callable[..., None]) -> None:
+        """In a folder of the test's own, where a callback may leave files by default."""
+
         async def body() -> None:
             async with AsyncExitStack() as stack:
                 made = [self.make_callback(place) for place in places]
                 told(*[await stack.enter_async_context(opened(one)) for one in made])
 
-        asyncio.run(body())
+        with chdir(places[0]):
+            asyncio.run(body())
 
 
 def _run(directory: Path) -> RunInfo:

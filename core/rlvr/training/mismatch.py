@@ -9,7 +9,8 @@ import numpy as np
 from attrs import frozen
 
 from rlvr.border.calls import Border
-from rlvr.border.promises import fault_of_completion, logprobs_of
+from rlvr.border.drawn import fault_of_completion
+from rlvr.border.promises import logprobs_of
 from rlvr.errors import BackendError
 from rlvr.parts import Backend, Policy
 from rlvr.seeds import seed_of

@@ -94,21 +94,29 @@ async def opinion_of(
         why = f"no answer within {deadline_s:g} s"
     elif isinstance(error, asyncio.CancelledError):
         why = "it was cancelled from inside"
-    elif error is not None:
+    elif isinstance(error, VerifierError):
         why = said(error)
-    elif not isinstance(found, Reward | None):
-        why = f"second_opinion promises Reward or None, and gave {type(found).__name__}"
+    elif fault := _fault_of_opinion(found, error):
+        at = Border(reward, "reward", "second_opinion", promised="a Reward or None")
+        why = at.sentence(fault)
     if why:
         log.warning("second_opinion_failed", problem=problem.id, reason=why)
         return {"opinion": "failed", "why": why}
     if found is None:
         return {"opinion": "none"}
-    outcome = outcome_to_json(found)
     return {
         "opinion": "confirmed" if found.score01 == 1.0 else "rejected",
         "why": str(found.evidence.get("why", "")),
-        "outcome": None if fault_of_json(outcome) else outcome,
+        "outcome": outcome_to_json(_plain(found)),
     }
+
+
+def _fault_of_opinion(found: object, error: BaseException | None) -> str:
+    if error is not None:
+        return f"it raised {said(error)}"
+    if found is None:
+        return ""
+    return fault_of_outcome(found) if isinstance(found, Reward) else shown(found)
 
 
 async def _within(deadline_s: float, work: Coroutine[Any, Any, _Answer]) -> _Answer | None:

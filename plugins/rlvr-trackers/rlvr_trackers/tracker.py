@@ -61,7 +61,8 @@ class Tracker(Callback):
 
     `RUN/trackers/NAME.json` keeps the tracker's id of the run and the last step of each kind of
     entry, so a resumed run goes on in the same tracker run and logs no step again. A call that
-    raises or takes longer than `timeout_s` is warned of once; nothing is logged after that.
+    raises or takes longer than `timeout_s` is warned of once; nothing is logged after that. The
+    tracker's run is closed all the same, unless a call still hangs.
     """
 
     name: ClassVar[str]
@@ -89,7 +90,7 @@ class Tracker(Callback):
                 f"{pip_install(f'rlvr-trackers[{self.name}]')}, or leave {self.name!r} out of "
                 "--callback",
             ) from error
-        self._is_on = False
+        self._is_on = self._is_open = self._has_warned = False
         self._kept: dict[str, Any] = {"id": "", "last": {}}
 
     # --- what a tracker defines -----------------------------------------------------------------
@@ -122,6 +123,7 @@ class Tracker(Callback):
         self._file.parent.mkdir(exist_ok=True)
         if self._file.exists():
             self._kept |= json.loads(self._file.read_text(encoding="utf-8"))
+        self._is_open = True  # also where it fails half-way
         self._kept["id"] = self.start(run, public_config(run), self._kept["id"])
         self._keep()
 
@@ -143,8 +145,9 @@ class Tracker(Callback):
 
     def run_finished(self, run: RunInfo, outcome: str) -> None:
         """Close the tracker's run."""
+        self._is_on = self._is_open
         self._guarded("finish", lambda: self.finish(outcome))
-        self._is_on = False
+        self._is_on = self._is_open = False
 
     # --- once, in time, or never again ----------------------------------------------------------
 
@@ -187,12 +190,16 @@ class Tracker(Callback):
             thread.start()
             thread.join(self.options.timeout_s)
         if thread.is_alive():
+            self._is_open = False
             self._give_up(what, f"no answer in {self.options.timeout_s:g} s")
         elif raised:
             self._give_up(what, repr(raised[0])[:1000])
 
     def _give_up(self, what: str, found: str) -> None:
         self._is_on = False
+        if self._has_warned:
+            return
+        self._has_warned = True
         log.warning(
             "tracker_stopped",
             tracker=self.name,

@@ -8,11 +8,13 @@ import itertools
 import json
 import os
 import resource
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -238,7 +240,7 @@ def _raise(error: BaseException) -> Callable[[], None]:
 def test_a_failure_is_warned_of_once_and_then_there_is_silence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], at: str, error: BaseException
 ) -> None:
-    """Nothing is called after it, and the warning says what to do."""
+    """Nothing is logged after it, the tracker's run is closed; the warning says what to do."""
     tracker = Lines(**{at: _raise(error)})
     told(tracker, tmp_path, range(1, 4))
 
@@ -246,7 +248,9 @@ def test_a_failure_is_warned_of_once_and_then_there_is_silence(
     assert said.count("tracker_stopped") == 1
     assert type(error).__name__ in said
     assert "look at the lines" in said
-    assert [line[0] for line in tracker.lines].index(at) == len(tracker.lines) - 1
+    names = [line[0] for line in tracker.lines]
+    assert names[names.index(at) :] == list(dict.fromkeys([at, "finish"]))
+    assert tracker.lines[-1] == ("finish", "done")
 
 
 @pytest.mark.parametrize("at", ["start", "log", "finish"])
@@ -266,6 +270,7 @@ def test_a_call_that_hangs_is_given_up(
         thread.join()
 
     assert daemons == [True]
+    assert tracker.lines[-1][0] == at, "nothing waits behind a call that hangs"
     assert took < 20
     assert capsys.readouterr().err.count("no answer in 0.3 s") == 1
 
@@ -435,6 +440,41 @@ class TestTensorBoard(Contract):
     def make_callback(self, directory: Path) -> TensorBoard:
         pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
         return TensorBoard(TensorBoardOptions(), BuildContext(run_dir=directory))
+
+
+# sqlalchemy 2.1 deprecates what MLflow calls
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+class TestMLflow(Contract):
+    @pytest.fixture(autouse=True)
+    def _closes_its_runs(self, tmp_path: Path) -> Iterator[None]:
+        yield
+        if (file := tmp_path / "kept.db").exists():
+            with closing(sqlite3.connect(file)) as database:
+                states = {state for (state,) in database.execute("SELECT status FROM runs")}
+            assert states <= {"FINISHED", "KILLED", "FAILED"}
+
+    def make_callback(self, directory: Path) -> Tracker:
+        pytest.importorskip("mlflow", reason="MLflow is not installed")
+        from rlvr_trackers.mlflow import MLflow, MLflowOptions
+
+        folder = directory if directory.name.startswith("test_") else directory.parent
+        options = MLflowOptions(uri=f"sqlite:///{folder}/kept.db", artifacts=str(folder / "kept"))
+        return MLflow(options, BuildContext(run_dir=directory))
+
+
+class TestTrackio(Contract):
+    @pytest.fixture(autouse=True)
+    def _here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Trackio reads TRACKIO_DIR when it is imported."""
+        pytest.importorskip("trackio", reason="trackio is not installed")
+        for name, module in list(sys.modules.items()):
+            if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
+                monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "kept")
+
+    def make_callback(self, directory: Path) -> Tracker:
+        from rlvr_trackers.trackio import Trackio, TrackioOptions
+
+        return Trackio(TrackioOptions(), BuildContext(run_dir=directory))
 
 
 class TestWandb(Contract):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rlvr_cvdp.sandbox.base import Sandbox, SandboxLease
+from rlvr_cvdp.sandbox.base import Sandbox, SandboxLease, in_thread
 from rlvr_cvdp.sandbox.choose import open_sandbox
 from rlvr_cvdp.sandbox.records import Finished, Limits
 
-__all__ = ["Finished", "Limits", "Sandbox", "SandboxLease", "open_sandbox"]
+__all__ = ["Finished", "Limits", "Sandbox", "SandboxLease", "in_thread", "open_sandbox"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from rlvr import Slots
 from rlvr_cvdp.sandbox.processes.process import SandboxProcess
@@ -33,6 +33,19 @@ def program_slots(workers: int) -> AbstractAsyncContextManager[None]:
         del _limits[closed]
     workers = max(1, workers)
     return _limits.setdefault(loop, {}).setdefault(workers, Slots(workers)).taken()
+
+
+Result = TypeVar("Result")
+
+
+async def in_thread(work: Callable[[], Result]) -> Result:
+    """The result of work on files, done in a thread; its end is waited for on cancellation too."""
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.gather(task, return_exceptions=True)
+        raise
 
 
 class SandboxLease(Protocol):
@@ -101,16 +114,21 @@ class Sandbox(abc.ABC):
             try:
                 yield worker
             finally:
-                if worker.is_usable:
-                    worker.renew()
-                if worker.is_usable:
-                    self._waiting.append(worker)
-                    surplus = self._waiting[: max(0, len(self._waiting) - self._most)]
-                    del self._waiting[: len(surplus)]
-                else:
-                    surplus = [worker]
-                for each in surplus:
-                    await each.close()
+                try:
+                    if worker.is_usable:
+                        await in_thread(worker.renew)
+                finally:
+                    await self._put_back(worker)
+
+    async def _put_back(self, worker: Worker) -> None:
+        if worker.is_usable:
+            self._waiting.append(worker)
+            surplus = self._waiting[: max(0, len(self._waiting) - self._most)]
+            del self._waiting[: len(surplus)]
+        else:
+            surplus = [worker]
+        for each in surplus:
+            await each.close()
 
     def _take(self, stack: Stack) -> Worker | None:
         for place in reversed(range(len(self._waiting))):

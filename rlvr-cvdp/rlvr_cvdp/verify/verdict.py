@@ -19,7 +19,7 @@ from rlvr_cvdp.results.bounded import bounded_text
 from rlvr_cvdp.results.messages import ToolMessage
 from rlvr_cvdp.results.share import mean_share
 from rlvr_cvdp.results.stage import Stage, Stopped, failed_stage
-from rlvr_cvdp.sandbox import Limits, SandboxLease
+from rlvr_cvdp.sandbox import Limits, SandboxLease, in_thread
 from rlvr_cvdp.sandbox.folders.root import root
 from rlvr_cvdp.sandbox.folders.tidy import clear
 from rlvr_cvdp.sandbox.processes.accounting import has_room
@@ -155,7 +155,7 @@ async def _attempt(
         begun_seeds += 1
         async with settings.sandbox.slot(settings.stack) as slot:
             begun = begun or time.monotonic()  # what waits for a slot takes no time
-            _fill(slot, problem, files)
+            await in_thread(partial(_fill, slot, problem, files))
             if not results:
                 gate = await try_compile(problem, slot, limits, with_verilator=with_verilator)
             if gate.decides:
@@ -171,8 +171,8 @@ async def _attempt(
                 if result.refused or (result.why and settings.stop_at_first):
                     break
             if gate.decides or stop_after or any(result.why for result in results):
-                clear(slot.folder / "out")
-                _fill(slot, problem, files)
+                await in_thread(partial(clear, slot.folder / "out"))
+                await in_thread(partial(_fill, slot, problem, files))
                 python = str(settings.stack.python)
                 work = await look_at_work(problem, files, slot=slot, limits=limits, python=python)
                 gate = evolve(gate, work=work)

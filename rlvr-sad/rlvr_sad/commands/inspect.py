@@ -77,8 +77,8 @@ def _unknown(missing: list[str], ids: list[str]) -> UnknownNameError:
     return UnknownNameError(
         f"the records {', '.join(missing)} were to be shown.",
         f"found: there are {', '.join(some) or 'none'}{more}",
-        "a record goes by its place in the file, from 0, by its key, or by its own id: "
-        "rlvr sad spans FILE lists the first two",
+        'an {"id", "text"} record goes by that id, any other by its place in the file, from 0, '
+        "by its key, or by its own id",
     )
 
 

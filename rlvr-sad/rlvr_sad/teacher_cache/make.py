@@ -22,6 +22,7 @@ from rlvr import (
     Trajectory,
     fingerprint,
     sample_groups,
+    teacher_scores,
 )
 from rlvr_sad.teacher_cache.answers import (
     TOKENIZER,
@@ -139,11 +140,11 @@ async def _answers(
         )
         for t, at in zip(trajectories, places, strict=True)
     ]
-    answers = await teacher.score(questions)
+    answers = await teacher_scores(teacher, questions)
     found = []
     for question, at, answer in zip(questions, places, answers, strict=True):
         picked = answer.rows(at - question.start)
-        if reason := _fault(picked, len(at), head):
+        if reason := _fault(picked, head):
             raise BackendError(
                 f"teacher {head.teacher} was asked about {len(question.ids)} tokens.",
                 f"found: {reason}",
@@ -164,17 +165,13 @@ def _refuse_pictures(trajectory: Trajectory) -> None:
         )
 
 
-def _fault(answer: TopK, rows: int, head: Head) -> str:
+def _fault(answer: TopK, head: Head) -> str:
     """The reason why an answer is useless; "" if it is none."""
     inside = answer.ids >= 0
-    if answer.actual.shape != (rows,) or answer.ids.shape != answer.logprobs.shape:
-        return f"{len(answer.actual)} rows for {rows} positions"
     if np.isnan(answer.logprobs).any() or not np.isfinite(answer.actual).all():
         return "a logprob that is not a number"
     if int(answer.ids.max(initial=-1)) >= head.vocab_size:
         return f"token id {answer.ids.max()}, the tokenizer has {head.vocab_size}"
-    if answer.ids.shape[1] < head.k:
-        return f"{answer.ids.shape[1]} tokens a position, {head.k} were asked for"
     total = np.exp(np.where(inside, answer.logprobs, -np.inf).astype(np.float64)).sum(-1)
     return f"probabilities that sum to {total.max():.4f}" if (total > 1.001).any() else ""
 

@@ -23,6 +23,9 @@ from rlvr import (
     TeacherRequest,
     Tokenizer,
     TopK,
+    teacher_logprobs,
+    teacher_metrics,
+    teacher_scores,
 )
 from rlvr_distill.cross_tokenizer.align import group_sums, spread
 from rlvr_distill.cross_tokenizer.prompt import TeachersPrompt
@@ -111,7 +114,7 @@ class AlignedTeacher(Teacher):
 
     def metrics(self, data: Sequence[Datum]) -> Mapping[str, float]:
         """How much of the answers could be compared (`align/...`), and the teacher's own."""
-        return {**self._inner.metrics(data), **of_alignment(data)}
+        return {**teacher_metrics(self._inner, data), **of_alignment(data)}
 
     def check_problems(self, problems: Iterable[Problem]) -> None:
         self._inner.check_problems(problems)
@@ -162,15 +165,8 @@ class AlignedTeacher(Teacher):
         self, data: Sequence[Datum], readings: Sequence[TeacherSequence]
     ) -> list[FloatArray]:
         asked = _asked(readings)
-        found = await self._inner.logprobs([readings[i].masked(data[i]) for i in asked])
-        if len(found) != len(asked):
-            raise self._unfit(f"{len(found)} answers for {len(asked)} trajectories")
-        by_datum = dict(zip(asked, found, strict=True))
-        for i, values in by_datum.items():
-            if np.shape(values) != readings[i].tokens.shape:
-                raise self._unfit(f"shape {np.shape(values)} for {len(readings[i].tokens)} tokens")
-            if not np.isfinite(values[readings[i].alignment.theirs >= 0]).all():
-                raise self._unfit("a value that is not finite")
+        questions = [readings[i].masked(data[i]) for i in asked]
+        by_datum = dict(zip(asked, await teacher_logprobs(self._inner, questions), strict=True))
         return [
             _even(datum, reading, by_datum.get(i))
             for i, (datum, reading) in enumerate(zip(data, readings, strict=True))
@@ -189,15 +185,11 @@ class AlignedTeacher(Teacher):
         is_whole = ask.k == 0 or ask.k >= self.tokenizer.vocab_size
         k = size if is_whole else min(ask.k, size)
         spans = [_span(reading) for reading in readings]
-        answers = await self._inner.score(
-            [
-                TeacherRequest(ids=r.tokens[:end], start=start, k=k, temperature=ask.temperature)
-                for r, (start, end) in zip(readings, spans, strict=True)
-            ]
-        )
-        wanted, found = [end - start for start, end in spans], [len(a.ids) for a in answers]
-        if found != wanted:
-            raise self._unfit(f"{found} rows for {wanted} positions")
+        questions = [
+            TeacherRequest(ids=r.tokens[:end], start=start, k=k, temperature=ask.temperature)
+            for r, (start, end) in zip(readings, spans, strict=True)
+        ]
+        answers = await teacher_scores(self._inner, questions)
         for answer in answers:
             if int(answer.ids.max(initial=-1)) >= size + _PADDED:
                 raise self._unfit(f"token id {answer.ids.max()}, its vocabulary has {size}")
