@@ -181,4 +181,4 @@ class StaticCache(KVCache):
 
 
 def _whole(slots: int) -> int:
-    return max(STEP, power(slots))
+    return max(2 * STEP, power(slots))
