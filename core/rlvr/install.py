@@ -14,15 +14,16 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from email import message_from_string
 from email.message import Message
+from email.parser import HeaderParser
+from functools import cache
 from importlib import metadata
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["pip_install"]
+__all__ = ["pip_install", "rlvr_command"]
 
 _PLUGINS = (
     *("algos", "distill", "rtx4090", "servers", "tinker", "tinker-cookbook", "tinker-server"),
@@ -60,6 +61,17 @@ def pip_install(*requirements: str, reinstall: bool = False, upgrade: bool = Fal
     elif (reinstall or upgrade) and (not is_local or "--find-links" in words):
         flags = ["--force-reinstall" if reinstall else "--upgrade"]
     return f"{_pip()} {shlex.join([*flags, *words])}"
+
+
+def rlvr_command(*words: str) -> str:
+    """The command `rlvr WORDS`, for a shell: by its path if the shell finds no rlvr, or another."""
+    beside = Path(sys.executable).with_name("rlvr")
+    if shutil.which("rlvr") != str(beside) and beside.is_file():
+        here = Path.cwd()
+        name = str(beside.relative_to(here) if beside.is_relative_to(here) else beside)
+    else:
+        name = "rlvr"
+    return shlex.join([name, *words])
 
 
 def _pip() -> str:
@@ -178,4 +190,10 @@ def header(found: metadata.Distribution) -> Message:
     `Distribution.metadata` parses the whole text, and does so again for each property.
     """
     text = found.read_text("METADATA") or found.read_text("PKG-INFO") or found.read_text("") or ""
-    return message_from_string(text.partition("\n\n")[0])
+    return _fields(text.partition("\n\n")[0])
+
+
+@cache
+def _fields(text: str) -> Message:
+    """A command asks for the same distribution several times; nobody changes what is returned."""
+    return HeaderParser().parsestr(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,7 +118,7 @@ _MOST_OPEN = 8
 
 class Judge:
     """
-    Judges as a run does: its sandboxes stay warm from one test of a module to the next.
+    Judges as a run does: its sandboxes stay warm from one test to the next, of any module.
 
     A test of how sandboxes begin and end opens its own: `async with bench.reward()`.
     """
@@ -147,7 +148,7 @@ class Judge:
         variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
         options = [getattr(config, name) for name in _OF_SANDBOX]
         others = [path for path in hidden if path.name != DATASET]
-        key = (*options, *others, *sorted(variables.items()))
+        key = (*options, *others, sys.executable, *sorted(variables.items()))
         if key not in self._open:
             while len(self._open) >= _MOST_OPEN:
                 await self._open.pop(next(iter(self._open))).__aexit__()
@@ -233,12 +234,19 @@ class Bench:
         return self.judge({"rtl/inc.sv": text}, problem, **options)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def judged() -> Iterator[Judge]:
-    """What the tests of a module judge with; it starts nothing before it is called."""
+    """What all tests judge with; it starts nothing before it is called."""
     judge = Judge()
     yield judge
     judge.close()
+
+
+@pytest.fixture(scope="module")
+def containers(judged: Judge, sim_image: str) -> Iterator[str]:
+    """The image of the sandboxes in Docker, which end before its daemon does."""
+    yield sim_image
+    judged.end()
 
 
 @pytest.fixture
@@ -293,7 +301,7 @@ def place(request: pytest.FixtureRequest, bench: Bench) -> str:
     if name == "rootfs":
         bench.place["rootfs"] = str(request.getfixturevalue("rootfs"))
     if name == "docker":
-        image = request.getfixturevalue("sim_image")
+        image = request.getfixturevalue("containers")
         bench.place.update(sandbox="docker", image=image)
     return name
 

@@ -179,11 +179,11 @@ def test_a_verdict_does_not_depend_on_the_machines_moment(
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.places("fresh", "warm")
 def test_a_limit_is_for_a_service_as_a_whole(bench):
-    """Three launches of one second are stopped at two and a half, as one of three is."""
+    """Three launches of 0.6 seconds are stopped at one and a half, as one of two is."""
     runner = bench.runner.replace("    runner.test(", "    for _ in range(3): runner.test(")
-    test = bench.test.replace("    for a in range(4):", SPIN.format(seconds=1.0))
+    test = bench.test.replace("    for a in range(4):", SPIN.format(seconds=0.6))
     harness = {"src/test_inc.py": test, "src/test_runner.py": runner}
-    reward = bench.rtl(bench.right, bench.problem(harness=harness), timeout_s=2.5)
+    reward = bench.rtl(bench.right, bench.problem(harness=harness), timeout_s=1.5)
     assert (reward.score01, reward.evidence["stage"]) == (0.0, "timeout"), reward.evidence
     assert bench.rtl(bench.right, bench.problem(harness=harness), timeout_s=30.0).score01 == 1.0
 

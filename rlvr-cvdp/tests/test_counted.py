@@ -304,10 +304,9 @@ def test_the_call_is_followed_however_it_is_made(bench, how):
     synth = synth.replace("-l /code/rundir/synth.log", "> /code/rundir/synth.log")
     script = script.replace("clean\n", "clean\nstat\n")
     problem = scored(bench, script=script, **{"src/synth.py": synth})
-    for cheat in (CHEATS["no event"], BY_MODE):
-        found = judge(bench, cheat, problem)
-        assert (found.score01, found.evidence.get("official")) == (0.0, True), found.evidence
-        assert found.evidence["netlist"]["tools"] == ["yosys"]
+    found = judge(bench, BY_MODE, problem)
+    assert (found.score01, found.evidence.get("official")) == (0.0, True), found.evidence
+    assert found.evidence["netlist"]["tools"] == ["yosys"]
     found = judge(bench, RIGHT, problem)
     assert (found.score01, found.evidence["netlist"]["basis"]) == (1.0, "simulated"), found.evidence
 

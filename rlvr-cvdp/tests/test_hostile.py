@@ -25,7 +25,6 @@ from rlvr_cvdp.sandbox.confine.syscalls import numbers
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.usefixtures("simulator"),
-    pytest.mark.every_place,
 ]
 
 SECRET, WORD = "rlvr-secret-5d1c0f", f"rlvr-word-{os.getpid()}"
@@ -213,6 +212,8 @@ def test_quick_programs_are_held_in_an_agents_tools(bench, place, facts, outside
 LARGE_TEST = TEST.partition("    line =")[0] + '    assert "REACHED" in ran.stdout\n'
 
 
+@pytest.mark.every_place
+@pytest.mark.places("warm", "docker")
 @pytest.mark.parametrize("name", LARGE)
 def test_large_programs_are_held_in_a_verdict(bench, place, facts, name):
     """What takes too much is stopped by its limit; the machine and the next answer go on."""

@@ -15,7 +15,6 @@ from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.tools import Tools
 from rlvr_cvdp.launch.service import RunSettings
-from rlvr_cvdp.sandbox import open_sandbox
 from rlvr_cvdp.sandbox.processes.watch import LimitMonitor
 from rlvr_cvdp.sandbox.records import Limits
 from rlvr_cvdp.verify.control import RIGHT, own_problem
@@ -35,6 +34,7 @@ PIPES = [
 HARMLESS = ["/dev/stdin", "/dev/tty", "/proc/kmsg", "/dev/null", "/proc/self/fd/0"]
 MACRO = '`define WHERE "{pipe}"\n`include `WHERE\n'
 PASTED = '`define J(a, b) `include a``b\n`J("{pipe}",)\n'
+PLAIN = '`include "{pipe}"\n'
 CHAIN = '`define A "{pipe}"\n`define B `A\n`include `B\n'
 
 
@@ -59,8 +59,13 @@ def test_a_text_that_includes_a_pipe_through_a_macro_is_wrong(bench, known):
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.places("fresh", "warm")
-@pytest.mark.parametrize("pipe", [*PIPES, *HARMLESS])
-@pytest.mark.parametrize("text", [MACRO, PASTED, CHAIN, '`include "{pipe}"\n'])
+@pytest.mark.parametrize(
+    ("text", "pipe"),
+    [
+        *((MACRO, pipe) for pipe in [*PIPES, *HARMLESS]),
+        *((text, pipe) for text in (PASTED, CHAIN, PLAIN) for pipe in (*PIPES[:1], *PIPES[6:])),
+    ],
+)
 def test_no_file_to_include_makes_a_verification_fail(bench, pipe, text):
     """Whatever the text asks the compiler to read, it comes to a verdict."""
     reward = bench.rtl(text.format(pipe=pipe) + bench.right, idle_s=0.5)
@@ -223,7 +228,7 @@ EATERS = {
     "prints without end": 'initial forever $display("%0s", {4000{"x"}});',
     "a crash": "initial begin : b disable b; $display(b.c.d.e[3]); end assign a.b.c = $unsigned;",
     "a table without end": "primitive p(o, i); output o; input i; table\n"
-    + "0 : 0;\n" * 100000
+    + "0 : 0;\n" * 30000
     + "endtable endprimitive",
     "ends as if killed": "initial begin $finish_and_return(137); end",
     "an include of itself": '`include "inc.sv"\n`include "/code/rtl/inc.sv"',
@@ -232,11 +237,11 @@ EATERS = {
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
-@pytest.mark.places("warm", "fresh")
+@pytest.mark.places("warm")
 @pytest.mark.parametrize("what", EATERS)
 def test_what_crashes_or_eats_a_tool_is_a_wrong_answer(bench, what):
     """However a tool ends on an answer's text, a verdict comes and it is 0; the next is judged."""
-    limits = {"timeout_s": 2.0, "idle_s": 1.5, "memory_mb": 1500, "output_mb": 2}
+    limits = {"timeout_s": 1.0, "idle_s": 1.5, "memory_mb": 1500, "output_mb": 2}
     reward = bench.rtl(WRONG.format(body=EATERS[what]), **limits)
     assert reward.score01 == 0.0, reward.evidence
 
@@ -252,14 +257,14 @@ def test_what_crashes_or_eats_a_tool_is_an_agents_own_error(bench, what):
     honest = 'module tb; initial $display("honest"); endmodule\n'
 
     async def play() -> str:
-        tools = Tools(bench.problem().payload, open_sandbox(config, workers=1), config)
+        tools = Tools(bench.problem().payload, await bench.judged.sandbox(config), config)
         files = {"rtl/inc.sv": text}
         for tool in (tools.compile, tools.lint, tools.stat, tools.simulate):
             ran = await tool(files, ["rtl/inc.sv"])
             assert ran.ok or ran.output, tool
         return (await tools.simulate({"verif/tb.sv": honest}, ["verif/tb.sv"])).output
 
-    assert "honest" in asyncio.run(play())
+    assert "honest" in bench.judged.run(play())
 
 
 @pytest.mark.integration

@@ -189,7 +189,6 @@ WHAT_LIES_THERE = {
 
 
 @in_each_sandbox
-@pytest.mark.every_place
 @pytest.mark.integration
 @pytest.mark.parametrize("deed", WHAT_LIES_THERE)
 def test_an_answer_that_is_looked_at_again_is_not_written_through(bench, outside, deed):
@@ -216,7 +215,6 @@ LEFT = {
 
 
 @in_each_sandbox
-@pytest.mark.every_place
 @pytest.mark.integration
 @pytest.mark.parametrize("deed", LEFT)
 @pytest.mark.parametrize("is_right", [True, False])

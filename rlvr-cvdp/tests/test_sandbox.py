@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from rlvr import ConfigError, PrerequisiteError, Reward, Trajectory
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.launch.service import service_environment
 from rlvr_cvdp.launch.tree import write_tree
-from rlvr_cvdp.sandbox import Finished, Limits, SandboxLease, open_sandbox
+from rlvr_cvdp.sandbox import Finished, Limits, SandboxLease, in_thread, open_sandbox
 from rlvr_cvdp.sandbox.folders import root
 from starter_problems.mutants import mutants
 
@@ -51,6 +53,42 @@ async def _sh(slot: SandboxLease, script: str) -> Finished:
 def _sandbox(bench):
     reward = bench.reward()
     return reward._sandbox, reward._sandbox.toolchain.stack_for(bench.problem().payload)
+
+
+def test_work_on_files_holds_no_event_loop_and_ends_before_a_cancellation_goes_on():
+    """Else a slot would be lent again while a thread still writes into it."""
+    ended, ticks = [], []
+
+    def work():
+        time.sleep(0.3)
+        ended.append(threading.current_thread() is threading.main_thread())
+
+    async def cancelled():
+        task = asyncio.ensure_future(in_thread(work))
+        for _ in range(3):
+            await asyncio.sleep(0.02)
+            ticks.append(not ended)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return list(ended)
+
+    assert asyncio.run(cancelled()) == [False]
+    assert ticks == [True] * 3
+
+
+def test_a_slots_files_are_written_beside_the_event_loop(bench, monkeypatch):
+    """A verification's tree is written, and its slot emptied, in a thread."""
+    where = []
+
+    def written(*given):
+        where.append(threading.current_thread() is threading.main_thread())
+        write_tree(*given)
+
+    monkeypatch.setattr("rlvr_cvdp.verify.verdict.write_tree", written)
+    assert bench.rtl(bench.right).value == 1.0
+    assert where
+    assert not any(where)
 
 
 def test_nothing_goes_from_one_problem_to_the_next(bench):
@@ -293,6 +331,7 @@ print("out of reach")
 FRESH: dict[str, Reward] = {}
 
 
+@pytest.mark.places("warm", "rootfs", "docker")
 def test_warm_and_fresh_judge_alike(bench, place):
     """Right, wrong and broken answers get one verdict, test for test, in every sandbox."""
     problem = bench.problem()

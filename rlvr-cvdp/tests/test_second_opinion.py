@@ -277,12 +277,16 @@ def opinions(bench, answer, problem):
 
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", HONEST)
-def test_honest_answers_are_confirmed(bench, name):
+def test_honest_answers_are_confirmed(bench, name, monkeypatch):
     """The reference and other ways to write it raise no alarm."""
     require_tool("yosys", "sudo apt-get install -y yosys")
+    asked = ["netlist", "seeds", "simulator"]
+    if name not in ("reference", "procedure"):
+        monkeypatch.setattr(second_opinion, "passes_verilated", nothing)
+        asked.remove("simulator")
     first, second = opinions(bench, HONEST[name], bench.problem())
     assert (first, second.score01) == (1.0, 1.0), second.evidence
-    assert second.evidence["asked"] == ["netlist", "seeds", "simulator"]
+    assert second.evidence["asked"] == asked
     assert "remark" not in second.evidence
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from attrs import evolve
 
 from rlvr import ScoredGroup, Trajectory
 from rlvr.testing.tools import require_tool
 from rlvr.training.metrics import of_groups
+from rlvr_cvdp.netlist import same
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -250,6 +252,32 @@ def test_what_is_too_large_for_a_solver_is_compared_but_for_names(bench, name):
     )
     text, value = LARGER[name]
     assert bench.rtl(text, problem).value == value
+
+
+LOOP = """\
+module inc(input [7:0] a, output reg [7:0] y);
+  integer i;
+  always @* begin y = a; for (i = 0; i < 2000000; i = i + 1) y = y + 1; end
+endmodule
+"""
+
+
+@pytest.mark.places("warm")
+def test_a_long_loop_of_constants_costs_few_seconds(bench, monkeypatch):
+    """Yosys unrolls it: each tool has four seconds, however long a verification may take."""
+    require_tool("yosys", "sudo apt-get install -y yosys")
+    asked = []
+
+    async def counted(argv, slot, limits):
+        asked.append((argv[0], limits))
+        return await runs(argv, slot, evolve(limits, cpu_s=0.5))
+
+    runs = same.runs
+    assert (same._CPU_S, same._WALL_S) == (4.0, 10.0)
+    monkeypatch.setattr(same, "runs", counted)
+    problem = bench.problem(context={"rtl/inc.sv": GIVEN})
+    assert bench.rtl(LOOP, problem).value == 0.5
+    assert [name for name, _ in asked].count("yosys") == 1
 
 
 def test_a_changed_design_counts(bench):

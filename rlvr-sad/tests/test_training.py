@@ -71,9 +71,15 @@ def test_files_of_several_formats(bench: Bench) -> None:
     assert bench.lines("formats", "metrics.jsonl")[-1]["data/trajectories"] == 4.0
 
 
-def test_a_teacher_kept_in_files_says_the_same(bench: Bench) -> None:
+@pytest.fixture(scope="module")
+def kept(bench: Bench) -> str:
+    """What the command said that kept the teacher's answers in the folder `kept`."""
+    return ok(keep(bench, "kept", k=32))
+
+
+def test_a_teacher_kept_in_files_says_the_same(bench: Bench, kept: str) -> None:
     """A run with `file:` learns what a run with the teacher itself learns, to float16."""
-    assert "24 sequences asked about" in ok(keep(bench, "kept", k=32))
+    assert "24 sequences asked about" in kept
     options = ("distill.top_k=32", "train.lr=1e-3", "--steps", 3)
     ok(bench.train("--out", "direct", *options))
     ok(bench.train("--out", "filed", "--teacher", "file:kept", *options))
@@ -92,19 +98,19 @@ def keep(bench: Bench, folder: str, k: int) -> subprocess.CompletedProcess[str]:
     return bench.rlvr(f"sad cache-teacher {models} --dataset chat.jsonl --k {k} --out {folder}")
 
 
+@pytest.mark.usefixtures("kept")
 def test_a_sequence_that_was_not_asked_about_ends_the_run(bench: Bench) -> None:
     """Other windows than the kept ones: the error names the command (exit 6)."""
-    ok(keep(bench, "whole", k=8))
     refused = bench.train(
-        "--teacher file:whole --out missing distill.top_k=8 replay.max_tokens=40 eval.samples=0"
+        "--teacher file:kept --out missing distill.top_k=8 replay.max_tokens=40 eval.samples=0"
     )
     assert refused.returncode == 6, refused.stderr
     assert "rlvr sad cache-teacher --teacher gpt2:new" in refused.stderr
     assert "Traceback" not in refused.stderr
 
-    too_many = bench.train("--teacher", "file:whole", "--out", "many", "distill.top_k=9")
+    too_many = bench.train("--teacher", "file:kept", "--out", "many", "distill.top_k=33")
     assert too_many.returncode == 2
-    assert "at most 8" in too_many.stderr
+    assert "at most 32" in too_many.stderr
 
 
 def test_killed_and_resumed_is_as_if_never_killed(bench: Bench) -> None:

@@ -254,32 +254,65 @@ UNPRIVILEGED = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
 """Root without its capabilities is refused as anybody is."""
 
 
-@pytest.mark.parametrize("name", FORBIDDEN)
-def test_what_nobody_may_look_into_is_named(name: str, whole: Path, tmp_path: Path) -> None:
-    """By every command that needs it; no run begins anew beside what it cannot read."""
+COMMANDS = (
+    ("runs", "show", "r"),
+    ("runs", "compare", "r", "../whole", "--out", "c.png"),
+    ("rescore", "r", "--out", "s.jsonl"),
+    ("run", "--plugin", "toy", "--algo", "grpo", "--resume", "r", "--steps", "3"),
+)
+EACH = """
+import contextlib, io, json, os, sys
+from rlvr.cli.main import main
+
+done = []
+for folder, words in json.load(sys.stdin):
+    os.chdir(folder)
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(words)
+    done.append((int(code), err.getvalue()))
+json.dump(done, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def forbidden(
+    whole: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, tuple[Path, list[tuple[int, str]]]]:
+    """By name: the run in which it may not be read, and what each command says of it."""
     if os.geteuid() == 0 and shutil.which("setpriv") is None:
         pytest.skip("root may read everything, and setpriv is not installed")
-    run = tmp_path / "r"
-    shutil.copytree(whole, run)
-    before = (run / "metrics.jsonl").read_bytes()
-    (run / name).chmod(0)
+    top = tmp_path_factory.mktemp("forbidden")
+    shutil.copytree(whole, top / "whole")
+    runs = [top / str(number) / "r" for number in range(len(FORBIDDEN))]
+    for run, name in zip(runs, FORBIDDEN, strict=True):
+        shutil.copytree(whole, run)
+        (run / name).chmod(0)
+    todo = [(str(run.parent), words) for run in runs for words in COMMANDS]
     first = UNPRIVILEGED if os.geteuid() == 0 else ()
-    try:
-        for words in (
-            ("runs", "show", "r"), ("runs", "compare", "r", str(whole), "--out", "c.png"),
-            ("rescore", "r", "--out", "s.jsonl"),
-            ("run", "--plugin", "toy", "--algo", "grpo", "--resume", "r", "--steps", "3"),
-        ):  # fmt: skip
-            done = subprocess.run(
-                [*first, sys.executable, "-m", "rlvr.cli.main", *words],
-                cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
-            )  # fmt: skip
-            assert "Traceback" not in done.stderr, done.stderr
-            assert done.returncode in (0, 2, 6), done.stderr
-            if done.returncode:
-                assert "ermission denied" in done.stderr, done.stderr
-    finally:
+    done = subprocess.run(
+        [*first, sys.executable, "-c", EACH],
+        input=json.dumps(todo), capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    for run, name in zip(runs, FORBIDDEN, strict=True):
         (run / name).chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    told = iter(json.loads(done.stdout))
+    return {n: (r, [next(told) for _ in COMMANDS]) for n, r in zip(FORBIDDEN, runs, strict=True)}
+
+
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_nobody_may_look_into_is_named(
+    name: str, whole: Path, forbidden: dict[str, tuple[Path, list[tuple[int, str]]]]
+) -> None:
+    """By every command that needs it; no run begins anew beside what it cannot read."""
+    run, all_of_them = forbidden[name]
+    for code, said in all_of_them:
+        assert "Traceback" not in said, said
+        assert code in (0, 2, 6), said
+        if code:
+            assert "ermission denied" in said, said
+    before = (whole / "metrics.jsonl").read_bytes()
     after = (run / "metrics.jsonl").read_bytes()
     if name == "checkpoints/step-000002":  # passed by: the step is made again from the one before
         assert [json.loads(line)["step"] for line in after.splitlines()] == [1, 2, 3]

@@ -8,12 +8,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from rlvr_process import Started, start_rlvr
 
 from rlvr.records.owner import owned
 
@@ -27,16 +27,10 @@ Call = Callable[..., Done]
 TOY = ("run", "--plugin", "toy", "eval.samples=0")
 
 
-def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+def start(folder: Path, *words: str) -> Started:
     """A command in a process of its own, in `folder`."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", *words],
-        cwd=folder,
-        env={**os.environ, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    env = {**os.environ, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    return start_rlvr(*words, cwd=folder, env=env)
 
 
 def at_once(folder: Path, *words: str, count: int = 3) -> list[Done]:
@@ -80,19 +74,19 @@ def begun(one_step: Path, tmp_path: Path) -> Path:
 
 def test_of_resumes_at_once_one_goes_on(begun: Path, tmp_path: Path) -> None:
     """Each step is written once, and the others name the one that writes."""
-    all_of_them = at_once(tmp_path, "run", "--resume", "r", "--steps", "60")
+    all_of_them = at_once(tmp_path, "run", "--resume", "r", "--steps", "40")
 
     check_one_won(all_of_them)
-    assert steps(begun) == list(range(1, 61))
+    assert steps(begun) == list(range(1, 41))
     assert all("is still at it" in done.stderr for done in all_of_them if done.returncode)
 
 
 def test_of_fresh_runs_at_once_one_gets_the_directory(tmp_path: Path) -> None:
     """The others have written nothing into it."""
-    all_of_them = at_once(tmp_path, *TOY, "--steps", "40", "--out", "r")
+    all_of_them = at_once(tmp_path, *TOY, "--steps", "10", "--out", "r")
 
     check_one_won(all_of_them)
-    assert steps(tmp_path / "r") == list(range(1, 41))
+    assert steps(tmp_path / "r") == list(range(1, 11))
     events = [
         json.loads(x)["event"] for x in (tmp_path / "r/events.jsonl").read_text().splitlines()
     ]

@@ -230,7 +230,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
         author.install(name)
-        commands[name] = ["plugins", "check", name, "--json"]
+        commands[name] = ["plugins", "check", name, "--json", "--problems", "2"]
         commands[name] += ["--slow", "0.05"] if name in SLOW else []
     refusing = files_of("refuses", "callback")["rlvr_refuses.py"].replace(
         '"""Writes a line a step into the run directory."""',
@@ -279,7 +279,7 @@ def test_people_read_the_same(broken: dict[str, tuple[int, Any, str]]) -> None:
     assert re.search(r"^task ids +- +0 +1 +0 +0$", out, re.MULTILINE), out
     assert "task ids: task ids was to list its problems.\n  found: " in out
     assert "\n  do: mend rlvr_ids:IdsTask" in out
-    assert "not checked: reward ids: task ids gives it no problems: mend that first\n" in out
+    assert "not checked: reward ids: task ids gives it no problems: see there\n" in out
 
 
 @pytest.mark.parametrize(

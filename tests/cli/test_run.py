@@ -7,12 +7,12 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rlvr_process import Started, start_rlvr
 
 from rlvr.testing import require_tool
 
@@ -113,15 +113,9 @@ def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Pa
     assert any("none.json" in line for line in lines[1:])
 
 
-def start(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", "run", "--plugin", "toy", *words],
-        cwd=tmp_path,
-        env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def start(tmp_path: Path, *words: str, forks: bool = True) -> Started:
+    env = {**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    return start_rlvr("run", "--plugin", "toy", *words, cwd=tmp_path, env=env, forks=forks)
 
 
 def wait_for_step(tmp_path: Path, step: int) -> None:
@@ -138,7 +132,7 @@ def test_ctrl_c_writes_a_checkpoint_and_the_resumed_run_is_the_whole_one(
 ) -> None:
     """Interrupted and resumed equals never interrupted, trajectory for trajectory."""
     options = ["--steps", "12", "eval.samples=0"]
-    running = start(tmp_path, "--out", "r", *options)
+    running = start(tmp_path, "--out", "r", *options, forks=False)
     wait_for_step(tmp_path, 3)
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=60)
@@ -188,7 +182,7 @@ def test_a_resumed_run_evaluates_once_a_step_and_knows_its_start(
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     """Nobody has to wait for a checkpoint that he does not want."""
-    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
+    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0", forks=False)
     wait_for_step(tmp_path, 1)
     running.send_signal(signal.SIGINT)
     running.send_signal(signal.SIGINT)
@@ -227,6 +221,24 @@ def test_resume_refuses_other_options(rlvr: Call) -> None:
     assert "run.steps" not in refused.stderr
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("r", "--out", "s"), 2, "leave --out away"),
+        (("r", "--steps", "0"), 0, "more than the 0 wanted: nothing was done"),
+        (("r/checkpoints/step-000001",), 2, "give the run itself: r"),
+    ],
+)
+def test_what_resuming_does_not_do_is_said(
+    rlvr: Call, begun: Path, words: tuple[str, ...], code: int, said: str
+) -> None:
+    """It moves no run, takes no step back, and goes on with a run rather than a checkpoint."""
+    done = rlvr("run", "--resume", *words)
+
+    assert (done.returncode, said in done.stdout + done.stderr) == (code, True), done
+    assert len((begun / "metrics.jsonl").read_text().splitlines()) == 1
+
+
 def test_a_schedule_that_ends_with_the_run_keeps_its_length(rlvr: Call) -> None:
     """More steps would change learning rates already used: refused unless they are constant."""
     rlvr("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0",
@@ -253,18 +265,6 @@ def test_failing_verifications_have_their_own_exit_code(rlvr: Call) -> None:
     assert failed.returncode == 5
     assert "could not run" in failed.stderr
     assert "Traceback" not in failed.stderr
-
-
-def test_sft_trains_on_references(rlvr: Call) -> None:
-    """The same line with references in place of samples learns the toy task."""
-    done = rlvr(
-        "run", "--plugin", "toy", "--algo", "sft", "--steps", "40", "--json", "train.lr=0.01"
-    )
-    assert done.returncode == 0, done.stderr
-
-    first, last = json.loads(done.stdout)["evaluations"]
-    assert first["pass1"] < 0.3
-    assert last["pass1"] > 0.9
 
 
 def test_grpo_learns_the_toy_task(whole_line: tuple[Done, Path]) -> None:

@@ -173,6 +173,13 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
         rlvr.score("nope", task="toy", golden=True)
     with pytest.raises(rlvr.ConfigError, match="--plugin builtin"):
         rlvr.score("algos", task="toy", golden=True)
+    wrong: Any
+    for wrong in ({"ab": "bc"}, ["bc"], [["ab", "bc"]]):
+        with pytest.raises(rlvr.ConfigError, match=r'a list of \{"id"'):
+            rlvr.score("toy", completions=wrong)
+    for wrong in ("train.lr=1", ["train.lr=1"], 3):
+        with pytest.raises(rlvr.ConfigError, match=r'{"train\.lr": 1e-4}'):
+            rlvr.train("toy", out=tmp_path / "none", options=wrong)
     (tmp_path / "run.json").write_text("{}")
     with pytest.raises(rlvr.ConfigError, match=r"model=Path\("):
         rlvr.evaluate("toy", model=str(tmp_path))

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rlvr import pip_install
-from rlvr.install import FOLDERS
+from rlvr.install import FOLDERS, rlvr_command
 
 ROOT = Path(__file__).parents[2]
 Installed = Callable[..., None]
@@ -287,3 +287,20 @@ def test_no_message_writes_the_command_by_hand() -> None:
         "plugins/rlvr-tinker-server/rlvr_tinker_server/api/handlers.py",
     }
     assert {place.partition(":")[0] for place in by_hand} <= allowed, by_hand
+
+
+def test_a_command_of_ours_can_be_pasted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By its name where the shell finds this rlvr, else by its path; words with spaces quoted."""
+    python, rlvr = (tmp_path / "env/bin" / name for name in ("python", "rlvr"))
+    rlvr.parent.mkdir(parents=True)
+    rlvr.write_text("#!/bin/sh\n")
+    rlvr.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert rlvr_command("run", "--resume", "my runs/r") == "env/bin/rlvr run --resume 'my runs/r'"
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    assert rlvr_command("run") == f"{rlvr} run"
+    monkeypatch.setenv("PATH", str(rlvr.parent))
+    assert rlvr_command("run") == "rlvr run"

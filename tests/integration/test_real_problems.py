@@ -30,6 +30,7 @@ def test_a_few_steps_on_real_problems(model: str, dataset: str, tmp_path: Path) 
     words = ["--plugin", "cvdp", "--algo", "grpo", "--model", model, "--out", "r", "--json"]
     words += ["--dataset", str(shared_data("cvdp", dataset)), "--steps", "2"]
     words += ["train.problems=2", "sampler.group_size=2", "sampler.max_tokens=64"]
+    words += ["eval.problems=2", "eval.samples=1"]
     own = {"OMP_NUM_THREADS": "1", "RLVR_CACHE_DIR": str(tmp_path / "cache")}
     done = run_rlvr("run", *words, cwd=tmp_path, env={**os.environ, **own}, timeout_s=540)
 

@@ -25,10 +25,10 @@ def test_it_learns_from_partial_rollouts(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     code = main(
         [
-            "run", "--plugin", "toy", "--algo", "opd", "--steps", "60", "--seed", "1",
+            "run", "--plugin", "toy", "--algo", "opd", "--steps", "50", "--seed", "1",
             "--teacher", "starter", "advantage.kl_penalty_coef=0.05",
             "--max-staleness", "1", "--out", str(tmp_path / "run"), "torch.slice_tokens=1",
-            "checkpoint.every=0",
+            "checkpoint.every=0", "eval.samples=0", "train.problems=8", "train.lr=0.01",
         ]
     )  # fmt: skip
     assert code == 0

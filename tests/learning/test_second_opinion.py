@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,20 @@ def load() -> Any:
     return module
 
 
+def rlvr(site: Path, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A command that must succeed, with the example on its path."""
+    env = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
+    done = run_rlvr(*words, cwd=folder, env=env, timeout_s=600)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.fixture(scope="module")
 def bench() -> Any:
-    return load()
+    """The demonstration, whose commands share a start."""
+    module = load()
+    module.rlvr = lambda site, *words: rlvr(site, *words).stdout
+    return module
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +60,7 @@ def cheated(site: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     """A run with the weak verifier, its output redirected: folder, stdout, stderr."""
     folder = tmp_path_factory.mktemp("cheated")
     words = ["run", "--plugin", "formula", "--steps", str(STEPS), "--out", "r", SHARE]
-    env = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
-    done = run_rlvr(*words, "formula.weak=dstf", cwd=folder, env=env, timeout_s=600)
-    assert done.returncode == 0, done.stderr
+    done = rlvr(site, *words, "formula.weak=dstf", folder=folder)
     return folder / "r", done.stdout, done.stderr
 
 

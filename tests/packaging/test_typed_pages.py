@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,6 +26,13 @@ PAGES = (
     "how-to/write-a-reward.md",
     "how-to/write-an-advantage.md",
 )
+LEFT = {
+    "how-to/write-a-checkpointer.md": {"zipped": ""},
+    "how-to/write-a-curriculum.md": {"run.json": '"curriculum.label": "family"'},
+    "how-to/write-a-loss.md": {"metrics.jsonl": "capped/share"},
+    "how-to/write-an-advantage.md": {"metrics.jsonl": "ranked/credit"},
+}
+"""What the run of a page leaves by which one sees that the page's part was used."""
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"^`([\w./-]+)`$")
 
@@ -65,11 +73,16 @@ def blocks(page: str) -> Iterator[Typed]:
 
 
 class Reader:
-    """Somebody at a shell in an empty folder; `../rlvr` is the clone."""
+    """
+    Somebody at a shell in an empty folder; `../rlvr` is the clone.
+
+    Commands that begin several pages run once: later pages find what they left, at its own place,
+    as a virtual environment cannot be moved.
+    """
 
     def __init__(self, tmp_path: Path, borrowed: Path) -> None:
-        self.folder = tmp_path / "mine"
-        self.folder.mkdir()
+        self.folder, self.state = tmp_path / "mine", tmp_path / "state"
+        self.kept: dict[str, tuple[Path, str, str]] = {}
         (tmp_path / "rlvr").symlink_to(ROOT)
         base = Path(sys.base_prefix) / "bin"
         kept = ("HOME", "LANG", "TMPDIR", "XDG_CACHE_HOME")
@@ -81,9 +94,27 @@ class Reader:
             "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of build_isolation
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "OMP_NUM_THREADS": "1",
-            "STATE": str(tmp_path / "state"),
+            "PYTEST_ADDOPTS": "-W error",  # what a reader sees must not warn either
+            "STATE": str(self.state),
         }
-        (tmp_path / "state").touch()
+
+    def begin(self, first: Typed) -> str:
+        """Empty the folder, then run the commands or put there what they left; their output."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if first.text in self.kept:
+            copy, state, printed = self.kept[first.text]
+            shutil.copytree(copy, self.folder, symlinks=True)
+            self.state.write_text(state, encoding="utf-8")
+            return printed
+        self.folder.mkdir()
+        self.state.write_text("", encoding="utf-8")
+        printed = self.do(first, "")
+        if first.kind != "commands":
+            return printed
+        copy = self.folder.with_name(f"kept{len(self.kept)}")
+        shutil.copytree(self.folder, copy, symlinks=True)
+        self.kept[first.text] = copy, self.state.read_text(encoding="utf-8"), printed
+        return printed
 
     def do(self, typed: Typed, printed: str) -> str:
         """Write the file, or run the commands and give what they print."""
@@ -114,22 +145,29 @@ class Reader:
         return done.stdout
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_a_page_can_be_typed_into_an_empty_folder(
-    page: str, tmp_path: Path, borrowed: Path
-) -> None:
-    """Every file is written and every command run, in order; all of them succeed."""
-    reader, printed = Reader(tmp_path, borrowed), ""
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory, borrowed: Path) -> Reader:
+    """Reads all pages, one after the other."""
+    return Reader(tmp_path_factory.mktemp("reader"), borrowed)
 
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_typed_into_an_empty_folder(page: str, reader: Reader) -> None:
+    """Every file is written and every command run, in order; its part is what the run used."""
     path, _, section = page.partition("#")
     text = (DOCS / path).read_text(encoding="utf-8")
     if section:
         text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     todo = list(blocks(text))
-    for typed in todo:
+    printed = reader.begin(todo[0])
+    for typed in todo[1:]:
         printed = reader.do(typed, printed)
+        assert "-m pytest" not in typed.text or re.search(r"\d\d passed", printed), printed
 
     assert {typed.kind for typed in todo} >= {"file", "commands"}
+    for file, said in LEFT.get(page, {}).items():
+        (found,) = reader.folder.glob(f"runs/*/{file}")
+        assert found.is_dir() or said in found.read_text(encoding="utf-8")
 
 
 def test_a_block_that_goes_nowhere_is_a_fault() -> None:

@@ -3,7 +3,8 @@
 
 A server imports what is slow and not ours, once for all tests of a worker, and forks for each
 command. The child has its own arguments, folder, environment, output and exit, imports rlvr and
-its plugins anew, and runs what is registered for its exit.
+its plugins anew, and runs what is registered for its exit. A process between the two waits for it,
+so that several commands can run at once.
 """
 
 from __future__ import annotations
@@ -23,8 +24,16 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
-_IMPORTED = ("attrs", "matplotlib.backends.backend_agg", "matplotlib.figure", "numpy", "pluggy")
+_IMPORTED: tuple[str, ...] = (
+    "attrs",
+    "matplotlib.backends.backend_agg",
+    "matplotlib.figure",
+    "numpy",
+    "pluggy",
+)
+_IMPORTED += ("httpx", "torch.fx.experimental.symbolic_shapes")
 _IMPORTED += ("rich.console", "safetensors.torch", "structlog", "sympy", "tokenizers", "torch")
 _THREADS = {"OMP_NUM_THREADS": "1"}
 _MODULE = ("-m", "rlvr.cli.main")
@@ -48,20 +57,83 @@ def run_rlvr(
     Raises:
         subprocess.TimeoutExpired: The command took longer; it was killed.
     """
+    running = start_rlvr(*words, cwd=cwd, env=env, forks=forks)
+    try:
+        out, err = running.communicate(timeout=timeout_s)
+    except BaseException:  # also where pytest ends the test: no command is left behind
+        running.kill()
+        running.wait()
+        raise
+    return subprocess.CompletedProcess(running.args, running.wait(), out, err)
+
+
+class Forked:
+    """A command that was forked: what tests need of `subprocess.Popen`."""
+
+    def __init__(self, args: list[str], request: bytes) -> None:
+        self.args = args
+        self.returncode: int | None = None
+        self._said = "", ""
+        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  # see wait
+        self._files = out, err
+        self._link, its = socket.socketpair()
+        with its:
+            _ask(request, [*(file.fileno() for file in self._files), its.fileno()])
+        self.pid = _number(self._link)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code, or minus the signal that ended it."""
+        if self.returncode is None:
+            self._link.settimeout(timeout)
+            try:
+                self.returncode = _number(self._link)
+            except (TimeoutError, BlockingIOError):
+                raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
+            self._link.close()
+            self._said = _text(self._files[0]), _text(self._files[1])
+        return self.returncode
+
+    def poll(self) -> int | None:
+        """The same of a command that has ended; else None."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Its output and its errors, when it has ended."""
+        self.wait(timeout)
+        return self._said
+
+    def send_signal(self, number: int) -> None:
+        """Nothing where it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> Forked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
+
+
+Started = subprocess.Popen[str] | Forked
+
+
+def start_rlvr(
+    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, forks: bool = True
+) -> Started:
+    """Start `rlvr WORDS` and go on beside it; else as `run_rlvr`."""
     command = [sys.executable, *_MODULE, *words]
     wanted = dict(os.environ if env is None else env)
     differs = _read_at_start(wanted) != _read_at_start({**os.environ, **_THREADS})
     if not forks or differs or _replaces(wanted, cwd or Path.cwd()):
-        return subprocess.run(
-            command, cwd=cwd, env=wanted, timeout=timeout_s,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    request = [list(words), str(cwd or Path.cwd()), wanted]
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        code = _forked(
-            command, json.dumps(request).encode(), [out.fileno(), err.fileno()], timeout_s
-        )
-        return subprocess.CompletedProcess(command, code, _text(out.fileno()), _text(err.fileno()))
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, cwd=cwd, env=wanted, stdout=pipe, stderr=pipe, text=True)
+    return Forked(command, json.dumps([list(words), str(cwd or Path.cwd()), wanted]).encode())
 
 
 def _replaces(env: Mapping[str, str], cwd: Path) -> bool:
@@ -78,13 +150,13 @@ def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
     return read | {name: env.get(name, value) for name, value in _THREADS.items()}
 
 
-def _text(file: int) -> str:
-    os.lseek(file, 0, os.SEEK_SET)
-    with open(file, encoding="utf-8", closefd=False) as reader:
-        return reader.read()
+def _text(file: IO[bytes]) -> str:
+    with file:
+        file.seek(0)
+        return file.read().decode()
 
 
-def _forked(command: list[str], request: bytes, files: list[int], timeout_s: float) -> int:
+def _ask(request: bytes, files: list[int]) -> None:
     global _server
     if _server is None:
         ours, its = socket.socketpair()
@@ -97,28 +169,12 @@ def _forked(command: list[str], request: bytes, files: list[int], timeout_s: flo
             )  # fmt: skip
         _server = process, ours
         atexit.register(_end)
-    link, pid, code = _server[1], 0, None
     try:
-        link.settimeout(None)
-        socket.send_fds(link, [len(request).to_bytes(4, "big")], files)
-        link.sendall(request)
-        pid = _number(link)
-        link.settimeout(timeout_s)
-        with contextlib.suppress(TimeoutError):
-            code = _number(link)
-        if code is None:
-            os.kill(pid, signal.SIGKILL)
-            link.settimeout(None)
-            _number(link)
-    except BaseException:  # also where pytest ends the test: no command is left behind
-        if pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        socket.send_fds(_server[1], [len(request).to_bytes(4, "big")], files)
+        _server[1].sendall(request)
+    except BaseException:  # half a request
         _end()
         raise
-    if code is None:
-        raise subprocess.TimeoutExpired(command, timeout_s)
-    return code
 
 
 def _end() -> None:
@@ -149,19 +205,27 @@ def _serve(link: socket.socket) -> None:
             importlib.import_module(name)
     gc.freeze()  # the children share what is imported
     while True:
-        size, files, _, _ = socket.recv_fds(link, 4, 2)
+        size, files, _, _ = socket.recv_fds(link, 4, 3)
         if not size:
             sys.exit()
         words, folder, env = json.loads(_bytes(link, int.from_bytes(size, "big")))
-        if pid := os.fork():
+        if os.fork():
             for file in files:
                 os.close(file)
-            with contextlib.suppress(BrokenPipeError):  # the tests went on without the command
-                link.sendall(pid.to_bytes(4, "big", signed=True))
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                link.sendall(code.to_bytes(4, "big", signed=True))
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:  # those that waited for earlier commands
+                    pass
             continue
         link.close()
+        with socket.socket(fileno=files.pop()) as told:
+            if pid := os.fork():
+                for file in files:
+                    os.close(file)
+                with contextlib.suppress(BrokenPipeError):  # the tests went on without it
+                    told.sendall(pid.to_bytes(4, "big", signed=True))
+                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+                    told.sendall(code.to_bytes(4, "big", signed=True))
+                os._exit(0)
         for number, file in enumerate(files, start=1):
             os.dup2(file, number)
             os.close(file)

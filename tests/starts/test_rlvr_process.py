@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import rlvr_process
-from rlvr_process import run_rlvr
+from rlvr_process import Forked, run_rlvr, start_rlvr
 
 TOLD = """
     import os, sys
@@ -89,6 +89,21 @@ def test_a_command_without_end_is_killed(plugin_site):
     pid = (plugin_site.home / "pid").read_text().strip()
     assert not Path(f"/proc/{pid}").exists()
     assert plugin_site.rlvr("--version").returncode == 0
+
+
+def test_commands_run_beside_each_other(plugin_site):
+    """One that was started does not hold up the next; a signal reaches it alone."""
+    plugin_site.add("told", TOLD)
+    env = {**os.environ, "PYTHONPATH": str(plugin_site.path), "OMP_NUM_THREADS": "1"}
+
+    with start_rlvr("told", "wait", cwd=plugin_site.home, env=env) as waiting:
+        done = run_rlvr("told", "tell", "7", cwd=plugin_site.home, env=env)
+        assert isinstance(waiting, Forked)
+        assert (done.returncode, waiting.poll()) == (7, None)
+        waiting.kill()
+
+    assert waiting.returncode == -9
+    assert waiting.communicate() == ("", "")
 
 
 def test_nothing_of_ours_is_imported_before_the_fork():

@@ -1,9 +1,10 @@
-"""`rlvr plugins check` on each plugin of this repository: no promise of ours is broken."""
+"""Every plugin of this repository keeps its promises: by its own suite, or by `plugins check`."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import Any
 
 import pytest
 from rlvr_process import run_rlvr
+
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -23,12 +27,11 @@ PROJECTS = {
     for project in [tomllib.loads(path.read_text("utf-8"))["project"]]
     for name, module in project.get("entry-points", {}).get("rlvr", {}).items()
 }  # fmt: skip
+OWN = {"algos", "chess", "cvdp", "rtx4090", "servers", "tinker", "torch"}
+"""Plugins whose own suites run the contract kit on each of their parts."""
 WORDS = {
-    "algos": ["advantage.teacher=gpt2:there"],
     "distill": ["distill.teacher=gpt2:there"],
     "sad": ["--dataset", "logs.jsonl"],
-    "chess": ["--problems", "1"],
-    "cvdp": ["--problems", "1"],
 }
 """What a person gives the parts that ask for something."""
 REFUSED = {
@@ -62,7 +65,7 @@ def _installed(name: str, module: str, folder: Path, site: Path) -> dict[str, st
     return environment
 
 
-@pytest.mark.parametrize("plugin", PROJECTS)
+@pytest.mark.parametrize("plugin", [name for name in PROJECTS if name not in OWN])
 def test_it_keeps_its_promises(plugin: str, tmp_path: Path) -> None:
     """Every part that can be checked here holds every promise; what refuses is known."""
     turns = [
@@ -90,7 +93,20 @@ def test_it_keeps_its_promises(plugin: str, tmp_path: Path) -> None:
     assert held >= report["counts"].keys() - set(report["refused"].values())
 
 
+@pytest.mark.parametrize("plugin", sorted(OWN))
+def test_its_own_suite_runs_the_kit(plugin: str) -> None:
+    """On the plugin itself and on each kind of part that can be built here."""
+    name, module, folder = PROJECTS[plugin]
+    _installed(name, module, folder, folder)
+    parts = [spec for spec in Registry(PluginHost.load()).parts() if spec.provider == plugin]
+    kinds = {s.kind for s in parts if f"{s.kind} {s.name}" not in REFUSED.get(plugin, set())}
+
+    code = "\n".join(file.read_text("utf-8") for file in folder.rglob("test_*.py"))
+    run = set(re.findall(r"^class \w+\((\w+)Contract\):$", code, re.MULTILINE))
+    assert run >= {"Plugin", *map(str.capitalize, kinds)}
+
+
 def test_none_is_forgotten() -> None:
     """The plugins come from the projects' files; those named above are among them."""
     assert len(PROJECTS) >= 16
-    assert PROJECTS.keys() >= {*WORDS, *REFUSED, "trackers", "countdown"}
+    assert PROJECTS.keys() >= {*OWN, *WORDS, *REFUSED, "trackers", "countdown"}

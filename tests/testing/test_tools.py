@@ -1,4 +1,4 @@
-"""Missing tools and data skip aloud, or fail where they are required."""
+"""Missing tools, data and torch skip aloud, or fail where they are required."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 
 import rlvr.testing
 from rlvr.cli.plugins_report import Report
-from rlvr.testing import require_tool, shared_data
+from rlvr.testing import LossContract, require_tool, shared_data
+from rlvr.testing.fakes import ReinforceLoss
 from rlvr.testing.tools import require_torch
 
 
@@ -59,6 +60,29 @@ def test_promises_that_need_torch_are_not_checked_without_it(
     assert list(report.refused) == [
         "loss mine: losses are computed with torch, which is not installed"
     ]
+
+
+def test_without_torch_one_skip_tells_of_all_promises_that_call_a_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others hold as ever: what it needs, what adapts, how it weighs, its built-in form."""
+    every = {name for name in dir(LossContract) if name.startswith("test_")}
+    monkeypatch.setitem(sys.modules, "torch", None)
+
+    class Case(LossContract):
+        def make_loss(self) -> ReinforceLoss:
+            return ReinforceLoss()
+
+    kept = {name for name in every if getattr(Case, name) is not None}
+    skipped = set()
+    for name in sorted(kept):
+        try:
+            getattr(Case(), name)()
+        except pytest.skip.Exception:
+            skipped.add(name)
+    assert skipped == {"test_gives_a_finite_scalar_and_plain_metrics"}
+    assert len(kept) >= 9
+    assert len(every - kept) == 13
 
 
 def test_data_are_found_where_the_variable_says(

@@ -78,10 +78,11 @@ def configure(
     if not (first.task or is_partial):
         if flags.given:
             raise unknown_flag(flags.given[0][0], flags.command, flags.own)
+        tasks = registry.names("task")
         raise ConfigError(
             "no plugin was chosen.",
-            f"installed: {', '.join(registry.names('task')) or 'no task plugin'}",
-            "try: rlvr run --plugin cvdp --algo grpo",
+            f"installed: {', '.join(tasks) or 'no task plugin'}",
+            f"try: rlvr run --plugin {tasks[0]} --algo grpo" if tasks else "install one: rlvr-cvdp",
         )
     said = {key.removeprefix("run.") for layer in given for key in layer.values}
     optional = {*_PARTS} - said if is_partial else set[str]()

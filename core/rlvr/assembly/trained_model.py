@@ -16,6 +16,7 @@ from rlvr.border.calls import Border
 from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import CheckpointError, ConfigError
+from rlvr.install import rlvr_command
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.lineage import Lineage, joined, lineage_of
 from rlvr.records.run_directory import RunDir
@@ -96,7 +97,7 @@ async def load_last(
         raise CheckpointError(
             f"the model of the run {run} was to be evaluated.",
             "found: no checkpoint of it",
-            f"go on with the run: rlvr run --resume {run}",
+            f"go on with the run: {rlvr_command('run', '--resume', str(run))}",
         )
     named = {checkpoint.path.name: checkpoint for checkpoint in checkpoints}
     which = named.get(name) if name else checkpoints[-1]

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlvr.border.calls import shown
 from rlvr.cli.train import Options, arguments, listed
 from rlvr.errors import ConfigError
 from rlvr.evaluation.compare_models import Evaluation
@@ -139,6 +140,12 @@ def _source(completions: Answers) -> str | bytes:
     """The path of answers, or what a file of them would hold."""
     if isinstance(completions, str | Path):
         return str(completions)
+    if not all(isinstance(answer, Mapping) for answer in completions):
+        raise ConfigError(
+            "answers were to be judged.",
+            f"found: completions={shown(completions)}",
+            'give a path, or a list of {"id": ..., "completion": text}',
+        )
     return b"".join(json.dumps(dict(answer)).encode() + b"\n" for answer in completions) or b"\n"
 
 

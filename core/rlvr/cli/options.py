@@ -6,6 +6,7 @@ import argparse
 import re
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from rlvr.config.coerce import names_in
 from rlvr.errors import RlvrError
@@ -29,6 +30,20 @@ def add_config_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "overrides", nargs="*", metavar="key=value", help="an option, like train.lr=1e-4"
     )
+
+
+class _Joined(argparse.Action):
+    """A list of names with commas, which may also be given one by one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, f"{before},{values}" if before else values)
 
 
 def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> None:
@@ -68,6 +83,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--callback",
         dest="callbacks",
+        action=_Joined,
         metavar="NAME[,NAME]",
         help="observers of the run (default: curve; run.callbacks= for none)",
     )

@@ -23,10 +23,10 @@ from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
-from rlvr.cli.plugins_report import Report, mended_by, print_report, said
+from rlvr.cli.plugins_report import Report, mended_by, named, print_report, said
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, ExitCode, PrerequisiteError
+from rlvr.errors import ConfigError, PartError, PrerequisiteError
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -71,12 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """
-    Check, print a line a part and each finding.
-
-    Exit 7 where a promise does not hold, 2 where a part refuses what it was checked with, 4 where
-    something that a part needs is missing.
-    """
+    """Check, print a line a part and each finding; exit codes: docs/exit-codes.md."""
     setup(verbosity=args.verbosity)
     Registry(host).active(args.name)
     if importlib.util.find_spec("pytest") is None:
@@ -90,11 +85,7 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
         print_json(report)
     else:
         print_report(args, report)
-    if report.findings:
-        return ExitCode.PROMISE
-    if report.refusing:
-        return ExitCode.USAGE
-    return ExitCode.PREREQUISITE if report.is_missing_something else ExitCode.DONE
+    return report.exit_code
 
 
 def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
@@ -124,7 +115,7 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     sound = [spec for spec in parts if _builds(spec, offered, report, args.slow)]
     for spec in [spec for spec in sound if isinstance(spec, RewardSpec)]:
         if (task := offered.task_of(spec)) in parts and task not in sound:
-            report.lack(_named(spec), f"{_named(task)} gives it no problems: mend that first")
+            report.lack(named(spec), f"{named(task)} gives it no problems: see there")
             sound.remove(spec)
     _run_kit(offered, sound, report)
     for spec in sound:
@@ -136,13 +127,9 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     return report
 
 
-def _named(spec: Any) -> str:
-    return f"{spec.kind} {spec.name}"
-
-
 def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> bool:
     """Build the part with its default options, and list the problems of a task."""
-    part, begun = _named(spec), time.perf_counter()
+    part, begun = named(spec), time.perf_counter()
     asked = f"{part} was to be built with its default options."
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -153,8 +140,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
                 Registry(offered.host).find("reward", spec.reward)
             asked = f"{part} was to list its problems."
             if not problems_of(made, "all"):
-                report.add(part, asked, "Task.problems('all') yields none", f"mend {spec.target}")
-                return False
+                raise PartError("Task.problems('all') yields none")
     except Exception as error:  # the plugin border
         if refusal := offered.unfit(spec, error):
             report.refuse(part, refusal)
@@ -175,7 +161,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
 
 def _check_record(spec: Any, offered: Offered, report: Report) -> None:
     """Hold an algorithm, a check or a command to what its record says."""
-    part = _named(spec)
+    part = named(spec)
     try:
         match spec:
             case AlgorithmSpec():
@@ -201,9 +187,6 @@ def _check_record(spec: Any, offered: Offered, report: Report) -> None:
         report.hold(part)
 
 
-# --- the contract kit ---------------------------------------------------------------------------
-
-
 @define
 class _Kit:
     """A plugin of pytest: gives it the contracts to run, and takes down what became of them."""
@@ -220,7 +203,7 @@ class _Kit:
 
     def _part(self, nodeid: str) -> tuple[str, str]:
         spec = vars(self.contracts[nodeid.split("::")[1]]).get("spec")
-        return (_named(spec), spec.target) if spec else (_HERE, self.offered.module)
+        return (named(spec), spec.target) if spec else (_HERE, self.offered.module)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         part, _ = self._part(report.nodeid)
@@ -265,7 +248,7 @@ def _audit(
     spec: TaskSpec | RewardSpec, offered: Offered, args: argparse.Namespace, report: Report
 ) -> None:
     """Run `rlvr audit` on a few problems: the reference is right, nothing is not, none wavers."""
-    part = _named(spec)
+    part = named(spec)
     task = spec if isinstance(spec, TaskSpec) else offered.task_of(spec)
     ids = [problem.id for problem in offered.build(task).problems("all")][: args.problems]
     words = ["-q", "--task", task.full_name, "--only", json.dumps(ids)]

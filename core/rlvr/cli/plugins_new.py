@@ -15,7 +15,7 @@ from typing import Any
 from rlvr import testing
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.errors import ConfigError, ExitCode
-from rlvr.install import pip_install
+from rlvr.install import pip_install, rlvr_command
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS
 
@@ -52,10 +52,10 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
             f"found: {error.strerror or error}",
             "choose another name, or go to a folder that you may write",
         ) from error
-    next_one = f"{pip_install('-e', str(folder.resolve()))} && rlvr plugins check {args.name}"
-    print(f"next: {next_one}")
+    check = rlvr_command("plugins", "check", args.name)
+    print(f"next: {pip_install('-e', str(folder.resolve()))} && {check}")
     if command := command_of(args.name, args.kind):
-        print(f"then: {command}")
+        print(f"then: {rlvr_command(*command.split()[1:])}")
     return ExitCode.DONE
 
 

@@ -6,11 +6,12 @@ import argparse
 import re
 import traceback
 from collections import Counter
+from typing import Any
 
 from attrs import define, field, frozen
 
 from rlvr.cli.output import table
-from rlvr.errors import PartError, PrerequisiteError, explain
+from rlvr.errors import ExitCode, PartError, PrerequisiteError, explain
 
 
 @frozen
@@ -49,6 +50,15 @@ class Report:
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """7: a promise is broken; 2: a part refuses; 4: a tool is missing; 0."""
+        if self.findings:
+            return ExitCode.PROMISE
+        if self.refusing:
+            return ExitCode.USAGE
+        return ExitCode.PREREQUISITE if self.is_missing_something else ExitCode.DONE
+
     def refuse(self, part: str, error: Exception) -> None:
         """Count a promise that could not be checked: the part needs something it was not given."""
         self.lack(part, error)
@@ -82,6 +92,11 @@ class Report:
     def hold(self, part: str, outcome: str = "hold") -> None:
         """Count a promise that holds (or is skipped)."""
         self.counts.setdefault(part, Counter())[outcome] += 1
+
+
+def named(spec: Any) -> str:
+    """A record in words: its kind and name."""
+    return f"{spec.kind} {spec.name}"
 
 
 def one_line(text: object) -> str:

@@ -64,7 +64,8 @@ def main(args: argparse.Namespace) -> int:
     host = PluginHost.load()
     finished, configured = trained(args, host)
     summary = _of_plugins(host, finished.directory) | _summary(finished, configured)
-    print(json.dumps(summary, default=str) if args.json else _as_text(summary))
+    text = _as_text(summary, configured.run.steps)
+    print(json.dumps(summary, default=str) if args.json else text)
     return 0
 
 
@@ -115,6 +116,12 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
     if args.resume is None:
         return None
     if args.resume != "auto":
+        if args.out is not None:
+            raise ConfigError(
+                f"the run {args.resume} was to be resumed.",
+                f"found: --out {args.out}, but a resumed run goes on where it is",
+                "leave --out away",
+            )
         return _resumed(args, host, Path(args.resume), held)
     wanted = resolve_configuration(args, host)
     root = Path(args.out or "runs")
@@ -202,7 +209,7 @@ def _summary(finished: Finished, configured: Configured) -> dict[str, Any]:
     return summary
 
 
-def _as_text(summary: dict[str, Any]) -> str:
+def _as_text(summary: dict[str, Any], steps: int) -> str:
     lines = []
     for entry in summary["evaluations"]:
         if measures := entry.get("measures"):
@@ -224,7 +231,10 @@ def _as_text(summary: dict[str, Any]) -> str:
     if trust := summary.get("trust"):
         see = f"; ALARM, see: rlvr runs show {summary['run']}" if trust["trust/alarm"] else ""
         lines.append(f"2nd judge  {trust['sentence']}{see}")
-    lines.append(f"run        {summary['run']}  ({summary['steps']} steps)")
+    before = (
+        "" if summary["steps"] <= steps else f", more than the {steps} wanted: nothing was done"
+    )
+    lines.append(f"run        {summary['run']}  ({summary['steps']} steps{before})")
     if "curve" in summary:
         lines.append(f"curve      {summary['curve']}")
     return "\n".join(lines)

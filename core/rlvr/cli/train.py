@@ -15,6 +15,8 @@ from typing import Any
 
 from attrs import frozen
 
+from rlvr.border.calls import shown
+from rlvr.errors import ConfigError
 from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
 from rlvr.records.run_directory import RunDir
@@ -147,5 +149,9 @@ def listed(names: Sequence[str] | str) -> str:
 def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
     """The namespace that the command's parser makes of these flags."""
     texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
+    if not isinstance(options or {}, Mapping):
+        raise ConfigError(
+            "options were given.", f"found: {shown(options)}", 'give a mapping: {"train.lr": 1e-4}'
+        )
     given = {"flag_options": dict(options or {}), "overrides": []}
     return Namespace(**texts, **given, verbosity=-quiet, json=quiet)

@@ -9,6 +9,7 @@ import contextlib
 import errno
 import json
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -107,7 +108,7 @@ class RunDir:
             raise ConfigError(
                 f"{path} holds a run already.",
                 "found: run.json",
-                f"continue it with --resume {path}, or choose another --out",
+                f"continue it with --resume {shlex.quote(str(path))}, or choose another --out",
             )
         try:
             for folder in ("trajectories", "checkpoints"):
@@ -132,8 +133,13 @@ class RunDir:
             UnknownNameError: There is no run.json in it.
         """
         if not (path / "run.json").is_file():
+            is_inside = (path.parent.parent / "run.json").is_file()
             raise UnknownNameError(
-                f"no run at {path}.", "found: no run.json there", "list runs with: rlvr runs list"
+                f"no run at {path}.",
+                "found: no run.json there",
+                f"give the run itself: {path.parent.parent}"
+                if is_inside
+                else "list runs with: rlvr runs list",
             )
         return cls(path)
 

@@ -22,10 +22,17 @@ _ENTRIES = 1 << 20
 
 
 def refuse_faulty(
-    at: Border, data: Sequence[Any], answers: object, fault: Callable[[Any, Any], str]
+    at: Border,
+    data: Sequence[Any],
+    answers: object,
+    fault: Callable[[Any, Any], str],
+    *,
+    is_finite: bool = True,
 ) -> list[Any]:
     """
     The answers, one a datum or question, of which none has a fault.
+
+    `is_finite` asks for finite values as well.
 
     Raises:
         PartError: Names the teacher, what it promised, the fault and the problem.
@@ -34,7 +41,7 @@ def refuse_faulty(
     found = one_each(at, data, answers)
     for answer, datum in zip(found, data, strict=True):
         of = f" (problem {datum.problem_id!r})" if isinstance(datum, Datum) else ""
-        if _holds_nan(answer):
+        if is_finite and _holds_nan(answer):
             raise BackendError(
                 f"teacher {at.part.name} was asked for {at.promised}.",
                 f"found: a value that is not finite{of}",
@@ -62,7 +69,7 @@ def _holds_nan(answer: object) -> bool:
 
 
 def fault_of_numbers(values: FloatArray) -> str:
-    """The fault of numbers that should be logprobs; "" if none is above 0."""
+    """The fault of numbers that should be logprobs; "": none."""
     return "a logprob above 0" if (values > _SLACK).any() else ""
 
 
@@ -96,7 +103,7 @@ def fault_of_states(answer: Any, datum: Datum, width: int | None = None) -> str:
 
 
 def fault_of_shape(answer: Any, question: TeacherRequest) -> str:
-    """The fault of an answer that should have k or more a row, a row a position; "": none."""
+    """The fault of an answer that should have a row of k or more for each position; "": none."""
     if not isinstance(answer, TopK):
         return shown(answer)
     rows, k = len(question.ids) - question.start, question.k

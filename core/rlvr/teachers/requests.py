@@ -222,13 +222,15 @@ async def teacher_scores(teacher: Teacher, questions: Sequence[TeacherRequest]) 
     """
     A teacher's likeliest tokens, one `TopK` a question, whose rows and columns are those asked for.
 
+    A row between two that matter may hold anything, so that no value is looked at.
+
     Raises:
         PartError: Names the teacher that raised, or gave something else.
     """
     at = Border(teacher, "teacher", "score", promised=_TOPK)
     with at:
         found = await teacher.score(questions)
-    return refuse_faulty(at, questions, found, fault_of_shape)
+    return refuse_faulty(at, questions, found, fault_of_shape, is_finite=False)
 
 
 def teacher_metrics(teacher: Teacher, data: Sequence[Datum]) -> dict[str, float]:

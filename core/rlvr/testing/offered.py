@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,7 @@ class Offered:
         own = [task for task in tasks if task.provider == self.plugin]
         return (own or tasks or [Registry(self.host).task(self.task)])[0]
 
-    @property
+    @cached_property
     def module(self) -> str:
         """The module that the plugin's entry point names."""
         (module,) = {found.target for found in discover() if found.name == self.plugin}

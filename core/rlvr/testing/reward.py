@@ -75,7 +75,7 @@ class RewardContract(Contract):
 
     def test_right_answer_earns_the_top(self) -> None:
         """The right answer scores 1 and has the highest value, where a finite one was declared."""
-        outcome = self._judge(self.right())
+        (outcome,) = self._judge(self.right())
         assert isinstance(outcome, Reward), outcome
         assert outcome.score01 == 1.0, f"the right answer has score01 = {outcome.score01:g}"
         if math.isfinite(self.bounds[1]):
@@ -84,13 +84,12 @@ class RewardContract(Contract):
 
     def test_wrong_answers_earn_less(self) -> None:
         """No wrong answer scores 1 or has the top value."""
-        for case in self.wrong():
-            self._assert_not_right(case)
+        self._assert_not_right(*self.wrong())
 
     def test_empty_answer_earns_nothing(self) -> None:
         """The empty answer has the lowest value."""
         problem, _ = self.right()
-        outcome = self._judge((problem, Trajectory.from_text(problem.id, "")))
+        (outcome,) = self._judge((problem, Trajectory.from_text(problem.id, "")))
         if isinstance(outcome, Reward):
             assert outcome.score01 == 0.0, outcome
             assert outcome.value == pytest.approx(self.bounds[0]), outcome
@@ -104,19 +103,19 @@ class RewardContract(Contract):
     def test_hostile_text_is_judged_like_any_other(self) -> None:
         """NUL bytes, escapes, paths and a megabyte of text get an outcome, never the top."""
         problem, _ = self.right()
-        for text in HOSTILE:
-            self._assert_not_right((problem, Trajectory.from_text(problem.id, text)))
+        texts = (Trajectory.from_text(problem.id, text) for text in HOSTILE)
+        self._assert_not_right(*((problem, text) for text in texts))
 
     def test_cheats_earn_no_top(self) -> None:
         """None of the attacks listed in `cheats` is taken for a right answer."""
-        for case in self.cheats():
-            self._assert_not_right(case)
+        self._assert_not_right(*self.cheats())
 
     def test_same_answer_same_reward(self) -> None:
         """Judged twice, by one verifier and by a new one, an answer gets the same verdict."""
-        for case in [self.right(), *self.wrong()]:
-            first, second = self._judge_often(case, 2)
-            third = self._judge(case)
+        cases = [self.right(), *self.wrong()]
+        twice = self._judge(*(case for case in cases for _ in range(2)))
+        anew = self._judge(*cases)
+        for case, first, second, third in zip(cases, twice[::2], twice[1::2], anew, strict=True):
             assert _verdict(first) == _verdict(second) == _verdict(third), case[0].id
 
     @on_open("make_reward")
@@ -131,8 +130,7 @@ class RewardContract(Contract):
     def test_values_stay_within_the_declared_bounds(self) -> None:
         """Every value lies between the bounds, and outcomes pickle."""
         low, high = self.bounds
-        for case in [self.right(), *self.wrong(), *self.cheats()]:
-            outcome = self._judge(case)
+        for outcome in self._judge(self.right(), *self.wrong(), *self.cheats()):
             assert pickle.loads(pickle.dumps(outcome)) == outcome
             if isinstance(outcome, Reward):
                 assert low <= outcome.value <= high, outcome
@@ -218,36 +216,34 @@ class RewardContract(Contract):
 
     def test_leaves_nothing_behind(self) -> None:
         """After closing, no child process lives and environment and directory are as before."""
-        before = _children(0.0)
+        before = _children()
         with nothing_changed():
-            for case in [self.right(), *self.wrong()]:
-                self._judge(case)
-        left = _children() - before
+            self._judge(self.right(), *self.wrong())
+        left = _children(before)
         assert not left, f"child processes still run: {sorted(left)}"
 
     # --- helpers --------------------------------------------------------------------------------
 
-    def _judge(self, case: Case) -> Outcome:
-        return self._judge_often(case, 1)[0]
+    def _judge(self, *cases: Case) -> list[Outcome]:
+        """What one new verifier says of cases, one after the other."""
 
-    def _judge_often(self, case: Case, times: int) -> list[Outcome]:
         async def judge() -> list[Outcome]:
             async with opened(self.make_reward()) as reward:
-                return [await judged(reward, *case) for _ in range(times)]
+                return [await judged(reward, *case) for case in cases]
 
-        outcomes = asyncio.run(judge())
+        outcomes = asyncio.run(judge()) if cases else []
         for outcome in outcomes:
             assert isinstance(outcome, Reward | Unscorable), (
                 f"a reward returns Reward or Unscorable, or raises VerifierError; got {outcome!r}"
             )
         return outcomes
 
-    def _assert_not_right(self, case: Case) -> None:
-        outcome = self._judge(case)
-        if isinstance(outcome, Reward):
-            shown = case[1].completion[:80]
-            assert outcome.score01 < 1.0, (case[0].id, shown, outcome)
-            assert outcome.value < self.bounds[1], (case[0].id, shown, outcome)
+    def _assert_not_right(self, *cases: Case) -> None:
+        for case, outcome in zip(cases, self._judge(*cases), strict=True):
+            if isinstance(outcome, Reward):
+                shown = case[1].completion[:80]
+                assert outcome.score01 < 1.0, (case[0].id, shown, outcome)
+                assert outcome.value < self.bounds[1], (case[0].id, shown, outcome)
 
 
 def _variants(reward: RewardFn) -> list[tuple[str, RewardFn]]:
@@ -267,12 +263,16 @@ def _verdict(outcome: Outcome) -> object:
     return type(outcome)
 
 
-def _children(patience_s: float = 1.0) -> set[int]:
-    """Process ids of this process's children (Linux; empty elsewhere), once they had time to go."""
-    end = time.monotonic() + patience_s
+def _children(before: set[int] | None = None) -> set[int]:
+    """
+    Process ids of this process's children (Linux; empty elsewhere).
+
+    With `before`: those that are not in it and have not ended a second later.
+    """
+    end = time.monotonic() + 1.0
     while True:
         files = Path("/proc/self/task").glob("*/children")
         found = {int(pid) for file in files for pid in file.read_text().split()}
-        if not found or time.monotonic() > end:
-            return found
+        if before is None or not found - before or time.monotonic() > end:
+            return found - (before or set())
         time.sleep(0.02)

@@ -34,6 +34,7 @@ from rlvr.errors import (
     RunInterruptedError,
     VerifierError,
 )
+from rlvr.install import rlvr_command
 from rlvr.log import bound, get
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import after_training, joined
@@ -234,7 +235,7 @@ async def _interrupted(recipe: Recipe, watch: Callbacks) -> RunInterruptedError:
     return RunInterruptedError(
         f"interrupted after step {watch.state.step} of {recipe.steps}.",
         f"a checkpoint was written: {watch.last_checkpoint and watch.last_checkpoint.path}",
-        f"go on with: rlvr run --resume {directory}",
+        f"go on with: {rlvr_command('run', '--resume', str(directory))}",
     )
 
 
@@ -244,8 +245,8 @@ def _named(error: RlvrError, watch: Callbacks) -> RlvrError:
     if "last good checkpoint" in str(error):
         return error
     return type(error)(
-        f"{error}\n  last good checkpoint: {where}; go on with: rlvr run --resume "
-        f"{watch.directory.path}"
+        f"{error}\n  last good checkpoint: {where}; go on with: "
+        f"{rlvr_command('run', '--resume', str(watch.directory.path))}"
     )
 
 

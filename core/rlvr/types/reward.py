@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from itertools import compress
 from typing import Any, TypeAlias
 
 import attrs
-import numpy as np
 from attrs import field, frozen
 
 from rlvr.types.frozen import as_tuple, frozen_map
@@ -59,10 +59,14 @@ class Reward:
     def __attrs_post_init__(self) -> None:
         if self.is_proxy and self.score01 != 0.0:
             raise ValueError(f"a proxy cannot say how right an answer is: score01={self.score01}")
-        if not (np.isfinite(self.value) and 0.0 <= self.score01 <= 1.0):
+        try:
+            is_right = math.isfinite(self.value) and 0.0 <= self.score01 <= 1.0
+        except TypeError:  # no number
+            is_right = False
+        if not is_right:
             raise ValueError(
                 f"a reward needs a finite value and a score01 in 0..1, "
-                f"got value={self.value}, score01={self.score01}"
+                f"got value={self.value!r}, score01={self.score01!r}"
             )
 
 

@@ -129,7 +129,7 @@ class VerificationRunner:
                 f"{len(failed)} of {len(outcomes)} verifications could not run "
                 f"(at most {self.max_failures:.0%} may).",
                 f"found: {failed[0].reason}",
-                "try: rlvr doctor; verify.max_failures=SHARE allows more",
+                "try: rlvr doctor; rlvr plugins check NAME; verify.max_failures=SHARE allows more",
             )
 
     async def _one(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:

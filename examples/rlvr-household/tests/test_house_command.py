@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from rlvr_process import run_rlvr
 
 pytest.importorskip("rlvr_torch", reason="models of the house run on rlvr-torch")
 
@@ -15,8 +15,7 @@ pytestmark = pytest.mark.integration
 
 
 def rlvr(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "rlvr.cli.main", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    done = run_rlvr(*words, timeout_s=600)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from rlvr_process import run_rlvr
 
 from rlvr import Backend, BuildContext, ConfigError, Datum, PrerequisiteError, Situation
 from rlvr.testing import BackendContract, PluginContract
@@ -194,8 +193,7 @@ def test_heat_is_among_the_metrics(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a card")
 def test_a_run_without_a_card_ends_with_exit_4(tmp_path: Path, words: list[str]) -> None:
     """The line that docs/gpu.md shows, up to the card."""
-    command = [sys.executable, "-m", "rlvr.cli.main", "run", *words, "--backend", "rtx4090"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=240)
+    done = run_rlvr("run", *words, "--backend", "rtx4090", cwd=tmp_path, timeout_s=240)
 
     assert done.returncode == 4, done.stderr
     assert "sees no NVIDIA card" in done.stderr

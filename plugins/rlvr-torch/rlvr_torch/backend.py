@@ -106,7 +106,6 @@ class TorchBackend(Backend):
             where=self._source.hf.where if self._source.hf else "",
             dtype=self.dtype,
             cores=cores,
-            max_tokens=context.sampling.max_tokens if context.sampling else 0,
             read_version=lambda: self.version,
         )
         is_rounded = hardware.has_tf32 and config.tf32

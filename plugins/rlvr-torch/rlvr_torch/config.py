@@ -74,8 +74,8 @@ class TorchConfig:
     )
     vllm_tokens: int = option(
         0,
-        "Tokens of prompt and completion that vLLM makes room for; 0: 8192, or twice "
-        "sampler.max_tokens",
+        "Tokens of prompt and completion that vLLM takes; 0: the model's positions, or as many as "
+        "its share of the memory holds",
         unit="tokens",
         validator=ge(0),
     )

@@ -35,11 +35,12 @@ def model_facts(situation: Situation) -> ModelFacts:
 
     Raises as opening the model does.
     """
-    source = ModelSource.parse(situation.model, 0, _config(situation))
-    tokenizer = source.tokenizer()
+    source = ModelSource.parse(situation.model, 0, config := _config(situation))
+    tokenizer, positions = source.tokenizer(), _context_length(source)
+    bound = config.vllm_tokens if config.engine == "vllm" else 0
     greeting = tokenizer.render([Message(role="user", content="Hi")])
     return ModelFacts(
-        context_length=_context_length(source),
+        context_length=min(positions, bound or positions),
         count=lambda text: len(tokenizer.encode(text)),
         prompt_tokens=lambda messages: len(tokenizer.render(messages)),
         opening=tokenizer.decode(greeting[-_OPENING:]),

@@ -1,8 +1,9 @@
 """Memory that a run needs, calculated from the shape of a model and the settings.
 
 What a layer keeps for the backward pass is counted tensor by tensor, as PyTorch's autograd keeps
-it; tests compare it with what real nets keep (within 8 %). Two constants of a card are estimates,
-not measurements: `CONTEXT` and `SPARE`.
+it; tests compare it with what real nets keep (within 8 %). Of a model with states it is counted on
+a net without numbers (`Shape.kept`). Two constants of a card are estimates, not measurements:
+`CONTEXT` and `SPARE`.
 
 Shapes: C width, H query heads, K key heads, D width of a head, I width of the MLP, V vocabulary.
 """
@@ -132,7 +133,9 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
     rows = _power(settings.decode_rows)
     pages = _power(settings.decode_rows * -(-settings.completion // _PAGE)) + 2  # two: no row's
     count = -(-settings.decode_rows // settings.group)
-    prompts = count * _power(settings.prompt)
+    cache = per_key * (count * _power(settings.prompt) + pages * _PAGE)
+    # As `CapturedEngine.sleep`: up to half of what is free beside it. States are never kept.
+    is_kept = not shape.stateful and 3 * cache <= usable(memory) - sum(steady.values())
     return MemoryPlan(
         shape=shape,
         settings=settings,
@@ -143,9 +146,10 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
             "activations": activations(shape, settings),
             "logits and head": logits + rounded + (0 if rank else head * 4),
             **({} if settings.weight_copies else copies),  # autocast's, for a pass
+            **({"kept KV cache": cache} if is_kept else {}),
         },
         sampling={
-            "KV cache": per_key * (prompts + pages * _PAGE),
+            "KV cache": cache,
             **({"states": shape.state * 4 * (count + settings.decode_rows)} if shape.state else {}),
             "sampled logits": 2 * rows * shape.vocabulary * 4 + rounded,
         },
@@ -159,15 +163,15 @@ def activations(shape: Shape, settings: Settings) -> int:
     With checkpointing, the input of each layer and everything of one layer.
     """
     tokens = settings.microbatch_tokens
-    each = tokens * layer_bytes(shape, settings) + shared_bytes(shape, settings)
+    each, copied = tokens * layer_bytes(shape, settings), shared_bytes(shape, settings)
     if settings.checkpointing == "layers":
-        return tokens * shape.layers * shape.width * 4 + each
-    return shape.layers * each
+        return tokens * shape.layers * shape.width * 4 + each + copied
+    return shape.layers * each + (shape.layers - shape.stateful) * copied
 
 
 def layer_bytes(shape: Shape, settings: Settings) -> int:
     """
-    Bytes a token leaves in a layer.
+    Bytes a token leaves in a layer; of layers that differ, the mean.
 
     GPT-2: both norms' inputs (float32 always) and outputs, queries, keys, values, what attention
     gives before and after it is put in order, the MLP before and after its activation. Gated: the
@@ -175,6 +179,8 @@ def layer_bytes(shape: Shape, settings: Settings) -> int:
     each matrix by itself where products are in bfloat16), gate, its activation, up and product.
     """
     size, width, rank = _BYTES[settings.dtype], shape.width, settings.lora_rank
+    if shape.kept is not None:
+        return int(shape.kept(settings.dtype, rank))
     queries, keys = shape.queries, shape.keys
     if not shape.is_gated:
         wide = 2 * width + 5 * width + 2 * shape.inner

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 import structlog
@@ -25,6 +26,7 @@ from rlvr_torch.models.hf.load import load_config
 from rlvr_torch.models.shape import Shape
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.device import choose_device, memory_of
+from rlvr_torch.training.activation_checkpointing import planned_bytes
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +75,7 @@ def shape_of(model: str, config: TorchConfig) -> Shape:
     if source.hf is not None:
         text = load_config(source.hf.where).get_text_config()
         try:
-            return Shape.of(text, model, counted=count_weights(source.hf.where))
+            shape = Shape.of(text, model, counted=count_weights(source.hf.where))
         except (AttributeError, TypeError) as error:
             raise ConfigError(
                 f"the memory plan of {model} was asked for.",
@@ -81,6 +83,9 @@ def shape_of(model: str, config: TorchConfig) -> Shape:
                 "the plan knows decoders like Llama, Qwen and GPT-2; try torch.microbatch_tokens "
                 "by hand",
             ) from error
+        if shape.stateful and not hasattr(text, "num_experts"):
+            return evolve(shape, kept=cache(partial(planned_bytes, text)))
+        return shape
     if source.directory is not None:
         return Shape.of(read_config(source.directory), model)
     config_of_new = GPT2Config(

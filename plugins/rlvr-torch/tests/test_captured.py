@@ -276,6 +276,21 @@ def test_memory_follows_the_tokens_that_there_are():
     assert engine._memory.cache._pages.count == 16 + 2
 
 
+def test_the_host_tells_pages_without_waiting(monkeypatch):
+    """Or it could not prepare a pass while the one before runs."""
+    pages, told, plain = Pages(torch.device("cpu")), [], torch.Tensor.copy_
+
+    def copy(self, source, **how):
+        told.append(how) if self is pages.table else None
+        return plain(self, source, **how)
+
+    pages.reserve(3, 1)
+    pages.add(4)
+    monkeypatch.setattr(torch.Tensor, "copy_", copy)
+    pages.hold({0: 1, 2: 2})
+    assert told == [{"non_blocking": True}]
+
+
 def test_new_weights_are_seen_by_replays(net):
     """Weights that are changed in place need no new capture; those that lie elsewhere do."""
     engine, capture = captured(net)
@@ -412,6 +427,27 @@ def test_damaged_weights_are_noticed(net):
         engine.generate(requests_of(8))
 
 
+def test_what_damaged_weights_wrote_is_gone_with_them(net):
+    """Keys that are masked are multiplied by zero: those of the next generation are finite."""
+    engine = CapturedEngine(net, NoEnd(), rows=4, weights_of=DecodeWeights)
+    requests = requests_of(6, max_tokens=20)
+    wanted, batch = engine.generate(requests), engine.start()
+    batch.add([engine.sequence(request) for request in requests])
+    weight = net.h[0].attn.c_attn.weight.detach()
+    kept = weight.clone()
+    with batch.at_work():
+        for _ in range(5):
+            batch.step()
+        weight.fill_(float("nan"))
+        batch.step()
+        with pytest.raises(BackendError, match="not finite"):
+            batch.settle()
+    del batch
+    gc.collect()
+    weight.copy_(kept)
+    assert engine.generate(requests) == wanted
+
+
 def test_a_pass_that_asks_for_a_number_runs_without_a_capture(net, monkeypatch):
     """With a warning, once."""
     plain = GPT2.hidden
@@ -525,6 +561,29 @@ def test_rows_that_do_not_fit_are_drawn_again_to_the_bit(net, monkeypatch):
     assert [bits(c) for c in engine.generate(requests)] == wanted
     assert max(passes) > 4 >= max(passes[-5:])
     assert len(engine._memory.drawn) == engine._rows == 4
+
+
+def test_where_room_was_lacking_nothing_is_decoded_again(monkeypatch):
+    """Memory that grew in part is let go: passes captured before read where it lay."""
+    net = GPT2.new(GPT2Config(vocab_size=31, n_positions=128, n_embd=8, n_layer=1, n_head=1), 1)
+    engine = CapturedEngine(net, NoEnd(), rows=1)
+    short, longer = (
+        [GenerateRequest(prompt=[1, 2], params=SamplingParams(max_tokens=most), seed=3)]
+        for most in (9, PAGE + 9)
+    )
+    wanted = engine.generate(short)
+
+    def full(self, pages):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pages, "add", full)
+        with pytest.raises(torch.OutOfMemoryError):
+            engine.generate(longer)
+    gc.collect()
+    assert engine.generate(short) == wanted
+    cache = engine._memory.cache
+    assert {len(layer) for layer in (*cache._keys, *cache._values)} == {cache._pages.count}
 
 
 @pytest.mark.parametrize("passes", [1, 4, 32])

@@ -12,7 +12,7 @@ from attrs import evolve
 
 from rlvr import Situation
 from rlvr_torch import fitting
-from rlvr_torch.fitting import ROOM, count_weights, fit_memory, plan
+from rlvr_torch.fitting import ROOM, count_weights, fit_memory, model_facts, plan
 from rlvr_torch.memory_plan import RANK
 from rlvr_torch.runtime.device import memory_of
 
@@ -101,3 +101,13 @@ def test_damaged_files_are_counted_by_the_configuration(
 def test_memory_of_this_machine_is_known() -> None:
     """More than a model of the tests needs, less than a petabyte."""
     assert GB // 4 < memory_of(torch.device("cpu")) < 2**50
+
+
+@pytest.mark.parametrize(
+    ("engine", "tokens", "length"), [("own", 20, 96), ("vllm", 20, 20), ("vllm", 0, 96)]
+)
+def test_the_context_is_the_samplers(make_hf: Any, engine: str, tokens: int, length: int) -> None:
+    """Tasks fit their prompts into what vLLM takes, where that is less than the model does."""
+    values = {"torch.engine": engine, "torch.vllm_tokens": tokens}
+    facts = model_facts(Situation(model=f"hf:{make_hf('llama')}", values=values))
+    assert facts.context_length == length

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import warnings
 
@@ -13,6 +12,7 @@ import peft
 import pytest
 import torch
 import transformers
+from rlvr_process import run_rlvr
 
 from rlvr import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
@@ -412,23 +412,9 @@ def test_export_of_a_run(model, tokenizer, tmp_path):
             model.ln_f.bias.fill_(step)
         save_net(model, tokenizer, folder)
         (folder / "training.pt").write_bytes(b"state")
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "rlvr.cli.main",
-            "torch",
-            "export",
-            tmp_path / "run",
-            "--out",
-            tmp_path / "out",
-            "--json",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=240,
-    )
+    words = ("torch", "export", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--json")
+    done = run_rlvr(*words, timeout_s=240)
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["kind"] == "model"
     assert not (tmp_path / "out" / "training.pt").exists()
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out").eval()

@@ -28,7 +28,7 @@ from rlvr import (
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.inbox import Inbox
-from rlvr_torch.generation.vllm import VLLMEngine, room_for
+from rlvr_torch.generation.vllm import VLLMEngine
 from rlvr_torch.generation.vllm_weights import handover_of, vllm_weights
 from rlvr_torch.models.hf.file_weights import file_weights
 from rlvr_torch.models.hf.load import load_net
@@ -143,11 +143,15 @@ def fake(monkeypatch):
     """A module `vllm` whose LLM is kept at hand, and a CUDA that is there."""
     module = ModuleType("vllm")
     state = SimpleNamespace(log=[], tokens=list(range(2, 20)), settings=None, llm=None, error="")
+    state.fits = 40
 
     def build(**settings):
         if settings.get("enable_lora") and state.error:
             raise ValueError(state.error)
         state.settings, state.llm = settings, FakeLLM(state.log, state.tokens)
+        engine, asked = state.llm.llm_engine, settings["max_model_len"]
+        engine.model_config = SimpleNamespace(max_model_len=state.fits if asked == -1 else asked)
+        engine.model_executor.driver_worker.model_runner.lora_manager = manager()
         return state.llm
 
     module.LLM = build
@@ -163,6 +167,7 @@ def fake(monkeypatch):
     parts = {
         "vllm.platforms": {"current_platform": SimpleNamespace(is_cpu=lambda: state.is_cpu)},
         "vllm.lora.request": {"LoRARequest": LoRARequest},
+        "vllm.lora.utils": {"parse_fine_tuned_lora_name": lambda name, _: (name[17:-14], None)},
         f"{reload}.meta": {"SKIP_TENSORS": {"bias"}, "SKIP_LOAD_TENSORS": set()},
         f"{reload}.layerwise": {
             "get_layerwise_info": lambda layer: info if type(layer) in state.missed else done
@@ -177,6 +182,19 @@ def fake(monkeypatch):
         monkeypatch.setenv(name, "0")
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
     return state
+
+
+def manager():
+    """What vLLM makes of an adapter: of q, k and v, which it packs, it holds q alone."""
+    weights = SimpleNamespace(lora_a=["a", None, None])
+    at = "model.layers.0.self_attn."
+    inner = SimpleNamespace(
+        model=SimpleNamespace(),
+        modules=[f"{at}qkv_proj", "model.layers.0.mlp.down_proj"],
+        packed_modules={f"{at}qkv_proj": [f"{at}{name}_proj" for name in "qkv"]},
+        get_adapter=lambda _number: SimpleNamespace(get_lora={f"{at}qkv_proj": weights}.get),
+    )
+    return SimpleNamespace(_adapter_manager=inner)
 
 
 def tiny():
@@ -293,6 +311,18 @@ def test_an_adapter_is_handed_over_by_itself(fake):
         ({"rank_pattern": {"q_proj": 600}}, "", False, "this one is 600"),
         ({}, "FakeLM does not support LoRA yet.", False, "FakeLM does not support"),
         ({}, "", True, "expected target modules in ..."),
+        (
+            {"target_modules": ["q_proj", "k_proj"]},
+            "",
+            False,
+            "leaves out model.layers.0.self_attn.k_proj",
+        ),
+        (
+            {"target_modules": ["q_proj", "o_proj"]},
+            "",
+            False,
+            "leaves out model.layers.0.self_attn",
+        ),
     ],
 )
 def test_adapters_that_vllm_does_not_take_are_merged(fake, settings, error, refuses, reason):
@@ -455,12 +485,15 @@ def test_given_tokens_are_scored(fake):
     assert sequence.completion.tokens.tolist() == [2, 2, 3, 4, 5]  # read again, then drawn on
 
 
-def test_room_is_made_for_what_a_run_needs():
-    """A context of 262,144 is not reserved; a longer completion or the option is."""
-    assert room_for(262_144, 1024) == 8192
-    assert room_for(262_144, 16_384) == 32_768
-    assert room_for(262_144, 1024, 2000) == 2000
-    assert room_for(2048, 1024) == 2048
+@pytest.mark.parametrize(
+    ("asked", "told", "fits", "length"), [(0, -1, 9, 9), (0, -1, 90, 40), (30, 30, 9, 30)]
+)
+def test_the_context_is_what_fits(fake, asked, told, fits, length):
+    """Nothing is guessed or reserved: vLLM finds out what it holds, up to the model's 40 tokens."""
+    fake.fits = fits
+    net = net_of(tiny())
+    engine = VLLMEngine(net, Letters(), model="DIR", read_version=lambda: 0, tokens=asked)
+    assert (fake.settings["max_model_len"], engine.context_length) == (told, length)
 
 
 def test_a_context_that_was_cut_bounds_completions(fake):

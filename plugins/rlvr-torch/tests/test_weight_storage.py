@@ -31,6 +31,9 @@ KINDS = {
     "gpt2": {},
     "gemma2": {},
     "mixtral": {},
+    "mixtral threads": {"threads": 2},
+    "qwen3_moe": {},
+    "gpt_oss": {},
     "llama lora": {"lora_rank": 4},
     "gpt2 lora": {"lora_rank": 4},
     "llama dora": {"lora_rank": 4, "dora": True},
@@ -98,6 +101,25 @@ def test_which_weights_have_copies(make_hf):
         kept = {v.dtype for v in backend.model.parameters() if not v.requires_grad}
         assert kept <= {torch.bfloat16}
     assert build(make_hf, "own", dtype="float32")._storage.copies == {}
+
+
+@pytest.mark.parametrize("family", ["mixtral", "qwen3_moe", "gpt_oss"])
+def test_experts_are_multiplied_in_bfloat16(family, make_hf, monkeypatch):
+    """All of them have copies, and no product of theirs is in float32, with copies or without."""
+    kinds, product = set(), torch.nn.functional.grouped_mm
+
+    def note(x, weights, **more):
+        kinds.add((x.dtype, weights.dtype))
+        return product(x, weights, **more)
+
+    monkeypatch.setattr(torch.nn.functional, "grouped_mm", note)
+    for has_copies in (True, False):
+        backend = build(make_hf, family, weight_copies=has_copies)
+        kinds.clear()  # the check of the model is in float32
+        asyncio.run(draw(backend))
+        assert kinds == {(torch.bfloat16, torch.bfloat16)}
+        experts = {n for n, _ in backend.model.named_parameters() if ".experts." in n}
+        assert has_copies == (experts <= copied(backend))
 
 
 def copied(backend):

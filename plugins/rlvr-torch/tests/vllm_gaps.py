@@ -1,6 +1,8 @@
 """How far vLLM in this process is from the trainer, before and after updates (`test_vllm_real.py`).
 
-Arguments: a model's directory; the rank of adapters on attention, 0: none. The last line is JSON:
+Arguments: a model's directory; the modules that get adapters, with commas, or ""; a
+module of vLLM's that it makes no layer for adapters of, or "". The last line is JSON:
+`context`, tokens;
 `gaps`, nats, before and after each of three updates; `moved`, nats, by the last one; `is_native`;
 `is_cpu`; `repeats`, whether equal seeds drew equal tokens, and others other ones.
 """
@@ -18,6 +20,7 @@ os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_US
 import numpy as np
 import torch
 import vllm
+from vllm.lora.model_manager import LoRAModelManager
 
 from rlvr import Datum, FloatArray, GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
@@ -29,12 +32,15 @@ from rlvr_torch.runtime.device import vllm_is_for_cpu
 from rlvr_torch.training.logprobs import sequence_logprobs
 
 
-def main(directory: str, rank: int) -> None:
+def main(directory: str, targets: str, left_out: str) -> None:
     vllm.LLM = functools.partial(vllm.LLM, enforce_eager=True, max_num_batched_tokens=512)
+    register = LoRAModelManager.register_module
+    LoRAModelManager.register_module = lambda self, name, layer: (
+        None if name == left_out else register(self, name, layer)
+    )
     net, version, random = load_net(directory), [0], np.random.default_rng(0)
-    if rank:
-        targets = "c_attn" if net.name == "gpt2" else "q_proj,k_proj,v_proj,o_proj"
-        attach(net, TorchConfig(lora_rank=rank, lora_targets=targets))
+    if targets:
+        attach(net, TorchConfig(lora_rank=4, lora_targets=targets))
     engine = VLLMEngine(
         net,
         CharTokenizer(),
@@ -42,7 +48,6 @@ def main(directory: str, rank: int) -> None:
         read_version=lambda: version[0],
         dtype=torch.float32 if vllm_is_for_cpu() else torch.bfloat16,
         rows=4,
-        tokens=64,
         memory=0.1,
     )
     data = []
@@ -67,6 +72,7 @@ def main(directory: str, rank: int) -> None:
         for seed in (1, 1, 9)
     ]
     told = {
+        "context": engine.context_length,
         "gaps": gaps,
         "moved": moved,
         "is_native": engine._handover.sleep_level == 1,
@@ -86,4 +92,4 @@ def request(seed: int) -> GenerateRequest:
     return GenerateRequest(prompt=range(2, 9), params=params, seed=seed)
 
 
-main(sys.argv[1], int(sys.argv[2]))
+main(*sys.argv[1:])

@@ -72,9 +72,8 @@ _STARTS = re.compile(r"\binitial\b|\b(?:reg|logic|bit|int|integer)\b[^;()]*=")
 """Gives a register its first value; matches too often rather than too seldom."""
 
 
-_CPU_S = 10.0
-_SOLVE_S = 4.0
-"""For each tool that works on single bits: an answer that is wrong waits for it."""
+_CPU_S, _WALL_S = 4.0, 10.0
+"""For each tool: an answer that is wrong waits for it. No given design that is public takes 1 s."""
 _VALUES = ("zero", "one")
 """The values that stand for undefined bits; the designs must be equal with each."""
 _LARGEST = 400_000
@@ -112,7 +111,7 @@ async def is_same_circuit(
         asked: Words of the harness.
         is_known: They are known to be equal with their own parameters.
         slot: A slot; files of their own are put into its tree, and taken out again.
-        limits: Of the slot; each tool has ten seconds.
+        limits: Of the slot; each tool has four seconds of processor time at most.
         python: A Python inside of the slot.
     """
     named = [name for name in given.ports if _PLAIN.fullmatch(name)]
@@ -151,10 +150,10 @@ class _Place:
     ports: Collection[str]
     has_starts: bool
 
-    async def yosys(self, script: str, limits: Limits) -> bool:
+    async def yosys(self, script: str) -> bool:
         (self.slot.folder / "tree" / "src" / ".rlvr_same.ys").write_text(script, encoding="utf-8")
         words = ["yosys", "-q", "-s", "/code/src/.rlvr_same.ys"]
-        return await runs(words, self.slot, limits)
+        return await runs(words, self.slot, self.limits)
 
     async def compare(self, parameters: Mapping[str, Mapping[str, int]]) -> bool | None:
         """Whether the two are shown to be equal with these parameters; None if no tool can tell."""
@@ -169,7 +168,7 @@ class _Place:
             )
         out = self.slot.folder / "out"
         script = "".join(text + _STRUCTURE.format(side=side) for side, text in reads.items())
-        if not await self.yosys(script, self.limits):
+        if not await self.yosys(script):
             return None
         words = [self.python, "-I", "-S", "/rlvr/python/rlvr_same.py", *self.ports]
         if await runs(words, self.slot, self.limits):
@@ -182,26 +181,25 @@ class _Place:
         made = [out / f"{value}.aig" for value in _VALUES]
         for place in made:
             place.unlink(missing_ok=True)
-        limits = evolve(self.limits, cpu_s=min(self.limits.cpu_s, _SOLVE_S))
-        if not await self.yosys(script, limits):
+        if not await self.yosys(script):
             return None
         for place in made:
             inside, said = f"/rlvr/out/{place.name}", out / f"{place.name}.log"
             said.unlink(missing_ok=True)
-            await runs(["yosys-abc", "-q", _TRY.format(inside)], self.slot, limits)
+            await runs(["yosys-abc", "-q", _TRY.format(inside)], self.slot, self.limits)
             if read_plain(said, most=7) == "snl_SAT":
                 return False
             # If abc runs out of time, the file stays as yosys wrote it: not shown to be equal.
-            await runs(["yosys-abc", "-q", _ABC.format(inside)], self.slot, limits)
+            await runs(["yosys-abc", "-q", _ABC.format(inside)], self.slot, self.limits)
             if not _EQUAL.match(read_plain(place, most=200)):
                 return False
         return True
 
 
 async def runs(argv: list[str], slot: SandboxLease, limits: Limits) -> bool:
-    """Whether a tool ends with 0 within ten seconds of processor time or of waiting."""
-    cpu_s = min(limits.cpu_s, _CPU_S)  # a text may include a pipe
-    limits = evolve(limits, cpu_s=cpu_s, wall_s=cpu_s)
+    """Whether a tool ends with 0 within four seconds of processor time, ten with waiting."""
+    wall_s = min(limits.wall_s, _WALL_S)  # a text may include a pipe
+    limits = evolve(limits, cpu_s=min(limits.cpu_s, _CPU_S), wall_s=wall_s)
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/code/rundir"}
     ended = await slot.run(argv, environment=environment, limits=limits)
     return ended.rc == 0

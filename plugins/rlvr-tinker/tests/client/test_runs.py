@@ -8,14 +8,13 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from rlvr_process import run_rlvr
+from rlvr_process import Started, run_rlvr, start_rlvr
 from server_process import Running, started
 
 from rlvr.testing import require_tool
@@ -51,6 +50,12 @@ def rlvr(tmp_path: Path) -> Rlvr:
         return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=500)
 
     return call
+
+
+def start(folder: Path, server: Running, *words: str) -> Started:
+    """Begin a command in `folder`."""
+    env = {**environment(server), "RLVR_CACHE_DIR": str(folder / "cache")}
+    return start_rlvr(*words, cwd=folder, env=env)
 
 
 def metrics(run: Path) -> list[dict[str, Any]]:
@@ -95,13 +100,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(
     """`kill -9` of the client in the middle, then --resume: the same losses to the end."""
     Faults(running.url).set()
     words = [*RUN, "--steps", "4", "checkpoint.every=1"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", *words],
-        cwd=tmp_path,
-        env={**environment(running), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    with start(tmp_path, running, *words) as process:
         until = time.monotonic() + 400
         while not list(tmp_path.glob("run/checkpoints/step-*")):
             assert process.poll() is None, "it ended by itself"
@@ -122,13 +121,8 @@ def test_the_bill_of_a_killed_run_counts_its_teacher_and_what_was_lost(
     Faults(running.url).set()
     run = tmp_path / "run"
     words = [("opd" if word == "grpo" else word) for word in RUN]
-    with subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", *words, "--teacher", "tinker:tiny", "--steps", "3"],
-        cwd=tmp_path,
-        env={**environment(running), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    ) as process:
+    words += ["--teacher", "tinker:tiny", "--steps", "3"]
+    with start(tmp_path, running, *words) as process:
         until = time.monotonic() + 400
         while not (run / "metrics.jsonl").exists() or not metrics(run):
             assert process.poll() is None, "it ended by itself"
@@ -169,15 +163,7 @@ def test_a_killed_server_is_survived(whole_run: Path, model_dir: Path, tmp_path:
     words = [*RUN, "--steps", "4", "checkpoint.every=1", "tinker.timeout_s=60"]
     with at_port(model_dir, state, port, "--faults") as server:
         Faults(server.url).set({"on": "optim_step", "do": "kill", "after": 2})
-        process = subprocess.Popen(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            cwd=tmp_path,
-            env={**environment(server), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with process:
+        with start(tmp_path, server, *words) as process:
             assert server.process.wait(400) == 137
             with at_port(model_dir, state, port):
                 _, said = process.communicate(timeout=400)
@@ -257,14 +243,7 @@ def test_two_runs_at_one_server(
     """Each has a session of its own: neither changes the other."""
     Faults(running.url).set()
     words = [*RUN, "--steps", "4", "--seed", "2", "checkpoint.every=1"]
-    other = subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", *words[:-1], "--out", "other"],
-        cwd=tmp_path,
-        env={**environment(running), "RLVR_CACHE_DIR": str(tmp_path / "cache")},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    with other:
+    with start(tmp_path, running, *words[:-1], "--out", "other") as other:
         done = rlvr(*RUN, "--steps", "4", "checkpoint.every=1", server=running)
 
     assert done.returncode == 0, done.stderr
@@ -286,7 +265,7 @@ def cvdp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @pytest.mark.parametrize(
     "algorithm",
-    [("grpo",), ("opd", "--teacher", "tinker:", "sampler.max_tokens=48")],
+    [("grpo",), ("opd", "--teacher", "tinker:")],
     ids=["grpo", "opd"],
 )
 def test_cvdp_on_the_starter_model(
@@ -299,7 +278,7 @@ def test_cvdp_on_the_starter_model(
     """
     words = (
         *("run", "--plugin", "cvdp", "--backend", "tinker", "--out", "run", "--steps", "1"),
-        *("train.problems=2", "sampler.group_size=2", "eval.samples=0"),
+        *("train.problems=2", "sampler.group_size=2", "eval.samples=0", "sampler.max_tokens=48"),
         *("tinker.rank=4", "checkpoint.every=1", "verify.store=off", "--algo", *algorithm),
     )
 

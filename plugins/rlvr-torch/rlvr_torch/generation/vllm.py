@@ -47,8 +47,8 @@ from rlvr_torch.runtime.device import vllm_is_for_cpu
 VERSIONS = (0, 30), (0, 34)
 """The first vLLM that is taken, and the first that is not: what is called here changes often."""
 
-_ROOM = 8192
-"""Tokens of prompt and completion that vLLM makes room for, unless completions are longer."""
+_AS_MANY_AS_FIT = -1
+"""Tokens of a sequence, where vLLM is to find out: those that its cache holds, or the model."""
 
 _IN_PROCESS = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the engine's core in this process, with its weights
@@ -58,18 +58,6 @@ _IN_PROCESS = {
     "MASTER_ADDR": "127.0.0.1",
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # the trainer has threads in this process too
 }
-
-
-def room_for(positions: int, max_tokens: int, asked: int = 0) -> int:
-    """
-    Tokens of prompt and completion together that vLLM reserves memory for.
-
-    Args:
-        positions: Those of the model; a context of 262,144 would reserve tens of GB.
-        max_tokens: Longest completion of the run.
-        asked: `torch.vllm_tokens`; 0: 8192, or twice a longer completion.
-    """
-    return min(positions, asked or max(_ROOM, 2 * max_tokens))
 
 
 class VLLMEngine(InferenceEngine):
@@ -96,7 +84,8 @@ class VLLMEngine(InferenceEngine):
         dtype: torch.dtype = torch.bfloat16,  # what vLLM computes in
         memory: float = 0.5,  # share of the GPU's memory that vLLM may take while it is awake
         rows: int = 256,  # most completions decoded at the same time
-        tokens: int = 0,  # of prompt and completion; 0: the model's positions
+        # Of prompt and completion; 0: the model's positions, or as many as that memory holds.
+        tokens: int = 0,
     ) -> None:
         if not isinstance(net, HFNet):
             raise ConfigError(
@@ -110,7 +99,6 @@ class VLLMEngine(InferenceEngine):
             )
         self._vllm = _load_vllm()
         self._net, self.tokenizer = net, tokenizer
-        self.context_length = min(tokens or net.positions, net.positions)
         self._read_version = read_version
         self._is_on_cpu = vllm_is_for_cpu()  # there it never sleeps: no memory would come free
         self._handover = handover_of(net)
@@ -127,7 +115,7 @@ class VLLMEngine(InferenceEngine):
             model=model,
             dtype=str(dtype).removeprefix("torch."),
             gpu_memory_utilization=memory,
-            max_model_len=self.context_length,
+            max_model_len=min(tokens, net.positions) or _AS_MANY_AS_FIT,
             max_num_seqs=rows,
             enable_sleep_mode=not self._is_on_cpu,
             enable_prefix_caching=True,
@@ -135,6 +123,8 @@ class VLLMEngine(InferenceEngine):
             logprobs_mode="processed_logprobs",  # of the distribution that was drawn from
             skip_tokenizer_init=False,
         )
+        told = self._llm.llm_engine.model_config.max_model_len
+        self.context_length: int = min(told, net.positions)
 
     def _build(self, **settings: Any) -> Any:
         try:

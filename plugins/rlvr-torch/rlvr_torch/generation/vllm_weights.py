@@ -8,7 +8,7 @@ loaders is lost there without an error; such parameters are looked for after eac
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from rlvr import BackendError
 from rlvr_torch.models.hf.file_weights import adapted_weights, file_weights
 from rlvr_torch.models.hf.net import HFNet
-from rlvr_torch.models.lora.adapters import quietly
+from rlvr_torch.models.lora.adapters import adapter_tensors, quietly
 from rlvr_torch.runtime.device import vllm_is_for_cpu
 
 log = structlog.get_logger(__name__)
@@ -99,7 +99,7 @@ class Adapter:
         Have vLLM add the current adapter, and no older one.
 
         Raises:
-            ValueError: vLLM does not know the adapter's kind, or a module that it is on.
+            ValueError: vLLM does not know the adapter's kind, or leaves out modules that it is on.
         """
         lora = importlib.import_module("vllm.lora.request")
         if self.request is not None:
@@ -110,7 +110,36 @@ class Adapter:
             # Numbers begin with 1.
             request = lora.LoRARequest(f"version-{version}", version + 1, folder)
             llm.llm_engine.add_lora(request)  # vLLM holds it from here on
+        if missed := _left_out(llm, request.lora_int_id, adapter_tensors(self._net)):
+            llm.llm_engine.remove_lora(request.lora_int_id)
+            raise ValueError(f"it leaves out {', '.join(missed[:4])}{' ...' * (len(missed) > 4)}")
         self.request = request
+
+
+def _left_out(llm: Any, number: int, tensors: Iterable[str]) -> list[str]:
+    """
+    Modules of an adapter that vLLM does not compute with, by its own names.
+
+    vLLM does not say so: it passes over modules that it has no layer for.
+
+    Args:
+        llm: vLLM.
+        number: Of the adapter, which vLLM holds.
+        tensors: The adapter's, as peft names them.
+    """
+    names = importlib.import_module("vllm.lora.utils")
+    runner = llm.llm_engine.model_executor.driver_worker.model_runner
+    manager = runner.lora_manager._adapter_manager
+    mapper = getattr(manager.model, "hf_to_vllm_mapper", None)
+    renames = mapper and mapper.get_rename_mapper()
+    held = manager.get_adapter(number)
+    applied: set[str] = set()
+    for layer in manager.modules:
+        if weights := held.get_lora(layer):
+            parts = manager.packed_modules.get(layer, [layer])  # qkv_proj: q_proj, k_proj, v_proj
+            given = weights.lora_a if isinstance(weights.lora_a, list) else [weights.lora_a]
+            applied |= {part for part, one in zip(parts, given, strict=True) if one is not None}
+    return sorted({names.parse_fine_tuned_lora_name(one, renames)[0] for one in tensors} - applied)
 
 
 def handover_of(net: HFNet) -> FullWeights | Adapter:

@@ -9,7 +9,7 @@ import torch
 from rlvr import Tokenizer
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.interface import InferenceEngine
-from rlvr_torch.generation.vllm import VLLMEngine, room_for
+from rlvr_torch.generation.vllm import VLLMEngine
 from rlvr_torch.hardware.primitives import Hardware
 from rlvr_torch.models.interface import Net
 from rlvr_torch.runtime.batch_threads import BatchThreads
@@ -23,7 +23,6 @@ def make_engine(
     *,
     where: str,  # directory or hub id of an `hf:` model; "" for others
     dtype: torch.dtype,  # of our engine's matrix products
-    max_tokens: int,  # longest completion of the run; 0: unknown
     cores: int,  # over which each operation of our engine is spread on a CPU
     read_version: Callable[[], int],  # version of the live weights
 ) -> InferenceEngine:
@@ -34,7 +33,7 @@ def make_engine(
             tokenizer,
             model=where,
             read_version=read_version,
-            tokens=room_for(net.positions, max_tokens, config.vllm_tokens),
+            tokens=config.vllm_tokens,
             memory=config.vllm_memory,
             rows=config.decode_rows,
         )

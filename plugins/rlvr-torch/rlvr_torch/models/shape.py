@@ -5,10 +5,10 @@ Shapes: C width, H query heads, K key heads, D width of a head, I width of the M
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 
 @frozen(kw_only=True)
@@ -31,6 +31,9 @@ class Shape:
     counted: int = 0  # weights, where the formula below does not hold; 0: it does
     stateful: int = 0  # layers of linear attention, which keep a state in place of keys
     state: int = 0  # numbers that all of them keep of a sequence
+    # Bytes that a token leaves in a layer for the backward pass, by `torch.dtype` and the rank of
+    # adapters, where Llama's formula does not hold.
+    kept: Callable[[str, int], float] | None = field(default=None, eq=False)
 
     @classmethod
     def of(cls, config: Any, name: str = "", counted: int = 0) -> Shape:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rlvr_torch.models.hf.experts import is_experts
 from rlvr_torch.models.interface import Net
 
 
@@ -43,9 +44,10 @@ class CopiedWeights(WeightStorage):
     Linear layers multiply by copies in `dtype` inside autocast, and by their weights outside.
 
     Results and gradients are autocast's own, to the bit: it rounds the same weights. The output
-    head has no copy here, nor have embeddings, norms, the experts of a mixture, and weights that
-    are stored in `dtype` already (the frozen ones under LoRA). A copy is always in the same memory,
-    so CUDA graphs may read it. A gradient that reaches a copy is added to its weight's, float32.
+    head has no copy here, nor have embeddings, norms, and weights that are stored in `dtype`
+    already (the frozen ones under LoRA). Experts of a mixture have some (`hf.experts`). A copy is
+    always in the same memory, so CUDA graphs may read it. A gradient that reaches a copy is added
+    to its weight's, float32.
 
     Args:
         net: Its layers get another `forward`.
@@ -56,6 +58,11 @@ class CopiedWeights(WeightStorage):
         super().__init__(net, dtype)
         for module in net.module.modules() if dtype != torch.float32 else ():
             product = _product_of(module)
+            if is_experts(module):
+                own = dict(module.named_parameters(recurse=False))
+                masters = {n: v for n, v in own.items() if v.dtype == torch.float32}
+                copies = {n: self._copied(v, dtype) for n, v in masters.items()}
+                cast("Any", module).compute_weights = copies
             weight: Any = module.weight if product else None
             if product is None or weight is net.head or weight.dtype != torch.float32:
                 continue
@@ -77,7 +84,8 @@ def store_lower(net: Net, dtype: torch.dtype) -> None:
     """Store the linear layers of a net that is not trained in the type of its products."""
     for module in net.module.modules():
         weight: Any = module.weight if _product_of(module) else None
-        if weight is not None and weight is not net.head and weight.dtype == torch.float32:
+        is_own = weight is not None and weight is not net.head and weight.dtype == torch.float32
+        if is_own or is_experts(module):
             module.to(dtype)
 
 

@@ -16,7 +16,10 @@ from torch import Tensor
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.memory_plan import trained_bytes
 from rlvr_torch.models.attention import attend_over
+from rlvr_torch.models.hf.load import import_transformers, quietly
+from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Net
+from rlvr_torch.models.lora.adapters import attach
 from rlvr_torch.runtime.device import free_memory
 
 _PROBE = 128
@@ -98,13 +101,35 @@ def activation_bytes(net: Net, dtype: torch.dtype) -> float:
     return (_kept(net, most, dtype) - _kept(net, few, dtype)) / (most - few)
 
 
+def planned_bytes(config: Any, dtype: str, rank: int) -> float:
+    """
+    `activation_bytes` of a layer, by a configuration of transformers alone: no weights are made.
+
+    Args:
+        config: Of a language model without experts, whose products cannot be planned so.
+        dtype: `torch.dtype`, but "auto".
+        rank: Of adapters; 0: all weights are trained.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode  # imports the compiler
+
+    products: torch.dtype = getattr(torch, dtype)
+    kind = import_transformers().AutoModelForCausalLM
+    with quietly(), torch.device("meta"):
+        net = HFNet(kind.from_config(config, dtype=products if rank else torch.float32))
+        if rank:
+            attach(net, TorchConfig(lora_rank=rank, dtype=dtype))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        net.module.to_empty(device="cpu")  # autocast passes over "meta"
+        return activation_bytes(net, products) / len(net.layers)
+
+
 def _kept(net: Net, count: int, dtype: torch.dtype) -> int:
     """Bytes that a pass of `count` tokens keeps, each tensor's memory once."""
-    kept: dict[int, int] = {}
+    kept: dict[int, torch.UntypedStorage] = {}  # held, so no place is used twice
 
     def note(saved: Tensor) -> Tensor:
         storage = saved.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        kept[storage._cdata] = storage
         return saved
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None) -> Tensor:
@@ -114,6 +139,5 @@ def _kept(net: Net, count: int, dtype: torch.dtype) -> int:
     tokens = torch.zeros(1, count, dtype=torch.long, device=device)
     hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda saved: saved)
     with torch.autocast(device.type, dtype, enabled=dtype != torch.float32), hooks:
-        hidden = net.hidden(tokens, torch.arange(count, device=device)[None], attend)
-    del hidden  # until here it held what is kept, so no place was used twice
-    return sum(kept.values())
+        net.hidden(tokens, torch.arange(count, device=device)[None], attend)
+    return sum(storage.nbytes() for storage in kept.values())

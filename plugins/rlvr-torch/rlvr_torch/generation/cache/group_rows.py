@@ -49,10 +49,8 @@ class GroupRows:
         """Group rows by prompt: (R * K, Q, X) to (P * K, G * Q, X)."""
         prompts, group_rows = self.shape
         if self._is_lone:
-            if group_rows == 1:
-                return values
-            again = values[:, None].expand(-1, group_rows, -1, -1)
-            return again.flatten(1, 2).contiguous()  # a product of a view takes far longer
+            # No view: its product takes far longer.
+            return values if group_rows == 1 else torch.cat([values] * group_rows, 1)
         values = values.unflatten(0, (-1, keys))  # (R, K, Q, X)
         if not self._is_plain:
             values = values.index_select(0, self.of_seat)

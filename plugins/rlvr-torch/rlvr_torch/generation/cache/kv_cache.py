@@ -67,6 +67,7 @@ class KVCache:
         self._reading: slice | Tensor = slice(0, 0)
         self._masks: dict[int | None, Tensor] = {}  # causal masks of the prefill under way
         self._biases: dict[int | None, Tensor] = {}  # of each window: (R, 1, 1, S + N)
+        self._shows, self._hides = torch.tensor([0.0, float("-inf")], device=device)
         self._windows = {layer.window for layer in heads}
         queries = [layer.queries // layer.keys for layer in heads]
         self._seats = seats_of(heads)
@@ -74,6 +75,7 @@ class KVCache:
         self._least = whole_steps(-(-_LEAST // min(sizes, default=_LEAST)))  # own slots
         self._width = 0  # N
         self._seen: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []  # of each layer
+        self._own: list[tuple[Tensor, Tensor]] = []  # of each layer, of the rows that are decoded
         self._slot: int | None = None  # where all rows write in this pass
         self._write: dict[int, Tensor] = {}  # else: of each number of key heads, (R * K,)
         self._is_seated = False
@@ -234,31 +236,35 @@ class KVCache:
         future = at > positions
         for window in self._windows:
             hidden = future if window is None else future | (at <= positions - window)
-            bias = torch.zeros(hidden.shape, device=self._device)
-            self._biases[window] = bias.masked_fill_(hidden, float("-inf"))[:, None, None]
+            bias = torch.where(hidden, self._hides, self._shows)
+            self._biases[window] = bias[:, None, None]
 
     def attend(
         self, layer: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
     ) -> Tensor:
         """Attention of a new token a row, q (R, H, 1, D), k and v (R, K, 1, D), over its past."""
         heads = self._heads[layer]
-        self._put(self._keys[layer], k, heads)
-        self._put(self._values[layer], v, heads)
+        if self._slot is None:
+            self._put(self._keys[layer], k, heads)
+            self._put(self._values[layer], v, heads)
+        else:
+            own_k, own_v = self._own[layer]
+            own_k.narrow(2, self._slot, 1).copy_(k)
+            own_v.narrow(2, self._slot, 1).copy_(v)
         bias, table = self._biases[heads.window], self._group_rows
         return attend_by_prompt(heads, q.to(self._dtype), self._seen[layer], table, bias, sinks).to(
             v.dtype
         )
 
     def _put(self, store: Tensor, new: Tensor, heads: Heads) -> None:
-        if self._slot is not None:
-            store[: self.rows, :, self._slot].copy_(new[:, :, 0])
-        else:
-            new = new.reshape(-1, heads.width).to(self._dtype)
-            store.view(-1, heads.width).index_copy_(0, self._write[heads.keys], new)
+        new = new.reshape(-1, heads.width).to(self._dtype)
+        store.view(-1, heads.width).index_copy_(0, self._write[heads.keys], new)
 
     def _find_seen(self) -> None:
         """Make the views of keys and values that each layer looks at."""
         places, self._seen = self._group_rows.shape[0], []
+        stores = zip(self._keys, self._values, strict=True)
+        self._own = [(keys[: self.rows], values[: self.rows]) for keys, values in stores]
         for layer, heads in enumerate(self._heads):
             prompt_k = self.prompts.keys[layer][:places, :, :, : self._span].flatten(0, 1)
             prompt_v = self.prompts.values[layer][:places, :, : self._span].flatten(0, 1)
@@ -293,15 +299,17 @@ def attend_by_prompt(
     scores = torch.cat([prompt, own], dim=2).float()  # (R * K, Q, S + N)
     if heads.softcap:
         scores = heads.softcap * torch.tanh(scores / heads.softcap)
-    scores.unflatten(0, (rows, -1)).add_(bias)
+    scores.view(rows, heads.keys, -1, scores.shape[2]).add_(bias)
     if sinks is not None:
         sink = sinks.float().view(1, heads.keys, -1, 1).expand(rows, -1, -1, 1)
         sink = F.pad(sink.flatten(0, 1), (0, STEP - 1), value=float("-inf"))
         scores = torch.cat([scores, sink], dim=2)
     shares = scores.softmax(dim=2).to(q.dtype)
-    seated = table.sit(shares[:, :, :span], heads.keys)  # (P * K, G * Q, S)
+    sizes = (span, own_v.shape[1], shares.shape[2] - span - own_v.shape[1])
+    over_prompt, over_own, _ = shares.split_with_sizes(sizes, 2)
+    seated = table.sit(over_prompt, heads.keys)  # (P * K, G * Q, S)
     mixed = table.stand(torch.bmm(seated, prompt_v))  # (R * K, Q, D)
-    mixed = mixed.baddbmm(shares[:, :, span : span + own_v.shape[1]], own_v)
+    mixed = mixed.baddbmm(over_own, own_v)
     return mixed.view(rows, heads.queries, 1, heads.width)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from rlvr_torch.models.interface import Heads
 
-STEP = 32
+STEP = 16
 """Slots that are looked at are a multiple of this."""
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from rlvr_torch.generation.captured.arrivals import Arrivals
@@ -32,18 +33,16 @@ class CapturedBatch(DecodeBatch):
         weights: DecodeWeights,
         *,
         capture: Capture,
-        lend: Callable[[DecodeBatch, bool], DecodeMemory],  # True: none that was used before
+        lend: Callable[[DecodeBatch], DecodeMemory],
         is_late: bool = True,  # read results a pass late
         **settings: Any,  # as of `DecodeBatch`
     ) -> None:
         self._capture, self._lend, self._is_late = capture, lend, is_late
         self._memory: DecodeMemory | None = None
-        self._is_new = False
         super().__init__(net, weights, **settings)
 
     def _clear(self) -> None:
         self._rows = []
-        self._is_new = self._memory is not None  # it did not fit: begin with another
         self._memory = None
         self._arrivals = Arrivals()
 
@@ -51,8 +50,7 @@ class CapturedBatch(DecodeBatch):
         """Take the engine's memory for this batch, unless it has it."""
         if self._memory is None or not self._memory.belongs_to(self):
             self._rows, self._arrivals = [], Arrivals()
-            self._memory = self._lend(self, self._is_new)
-            self._is_new = False
+            self._memory = self._lend(self)
 
     @property
     def memory(self) -> DecodeMemory:
@@ -88,7 +86,11 @@ class CapturedBatch(DecodeBatch):
     def _draw_all(self, version: int | None) -> None:
         self._have_memory()
         unread = len(self._arrivals)
-        super()._draw_all(version)
+        try:
+            super()._draw_all(version)
+        except torch.OutOfMemoryError:
+            self.memory.is_whole = False
+            raise
         left = len(self._arrivals)  # fewer where all were read before rows were moved
         self._receive(min(unread, left) if self._is_late else left)
 

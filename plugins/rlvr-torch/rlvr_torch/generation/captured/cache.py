@@ -55,6 +55,9 @@ class StaticCache(KVCache):
 
     def restart(self) -> None:
         """Forget all rows and prompts, and keep the memory."""
+        if self.living:  # of a batch that was given up, perhaps for numbers that are not finite
+            for layer in (*self._keys, *self._values):
+                layer.zero_()
         self._owner = [None] * len(self._owner)
         self.rows = self._clock = 0
         self._pages.clear()
@@ -178,4 +181,4 @@ class StaticCache(KVCache):
 
 
 def _whole(slots: int) -> int:
-    return max(STEP, power(slots))
+    return max(2 * STEP, power(slots))

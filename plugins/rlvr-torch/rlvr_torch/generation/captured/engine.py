@@ -72,9 +72,10 @@ class CapturedEngine(Engine):
             self._weights = self._weights_of(self.net, self._dtype)
         return self._weights
 
-    def _lend(self, batch: DecodeBatch, is_new: bool) -> DecodeMemory:
-        if is_new or (self._memory is not None and not self._memory.is_free):
-            self._memory = None  # let go of it before the next one needs room
+    def _lend(self, batch: DecodeBatch) -> DecodeMemory:
+        memory = self._memory
+        if memory is not None and not (memory.is_whole and memory.is_free):
+            memory = self._memory = None  # let go of it before the next one needs room
         if self._memory is None:
             self._memory = DecodeMemory(
                 self.net,

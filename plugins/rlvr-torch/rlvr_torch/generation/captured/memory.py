@@ -43,6 +43,7 @@ class DecodeMemory:
         found: What a pass draws, (B, 3) int32: tokens, the bits of their logprobs, and whether a
             completion may end with it (a token that ends it, no more room, a logprob that is not
             finite).
+        is_whole: False once room was lacking: some buffers may have grown, others not.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class DecodeMemory:
         draw: Draw,
     ) -> None:
         self._net, self.weights, self._draw = net, weights, draw
+        self.is_whole = True
         self._device = net.head.device
         self._batch: Callable[[], RunningBatch | None] = lambda: None
         self._values: tuple[int, ...] = ()

@@ -30,6 +30,7 @@ class Pages:
     def __init__(self, device: torch.device) -> None:
         self.count = _WASTE + 1
         self.table = torch.zeros(0, _PARTS, dtype=torch.int32, device=device)
+        self._next = np.zeros(self.table.shape, np.int32)  # what the table says after `hold`
         self._held: list[list[int]] = []  # of each row, in the order of its tokens
         self._free: list[int] = []
 
@@ -38,7 +39,10 @@ class Pages:
         shape = max(rows, len(self.table)), max(parts, self.table.shape[1])
         if shape != self.table.shape:
             self.table = self.table.new_full(shape, _WASTE)
+            self._next = np.full(shape, _WASTE, np.int32)
             self._held += [[] for _ in range(shape[0] - len(self._held))]
+            for row in range(len(self._held)):
+                self._note(row)
 
     def add(self, pages: int) -> None:
         """There is memory for so many pages more."""
@@ -51,25 +55,34 @@ class Pages:
         return max(0, wanted - len(self._free))
 
     def hold(self, parts: Mapping[int, int]) -> None:
-        """Give each row so many pages, and tell the table; it names no page of other rows."""
-        table = np.full(self.table.shape, _WASTE, np.int32)
+        """Give rows so many pages, and tell the table; no page is named by two rows."""
         for row, count in parts.items():
             held = self._held[row]
-            held += [self._free.pop() for _ in range(count - len(held))]
-            table[row] = _NOTHING
-            table[row, : len(held)] = held
-        self.table.copy_(torch.from_numpy(table))
+            if count > len(held):
+                held += [self._free.pop() for _ in range(count - len(held))]
+                self._note(row)
+        # The host does not wait for the passes before; what is on its way does not change.
+        sent = torch.empty_like(self.table, device="cpu", pin_memory=self.table.is_cuda)
+        self.table.copy_(sent.copy_(torch.from_numpy(self._next)), non_blocking=True)
 
     def free(self, row: int) -> None:
         """The row ended. What it writes still goes to its pages, until the next `hold`."""
         self._free += self._held[row]
         self._held[row] = []
+        self._note(row)
 
     def move(self, source: int, target: int) -> None:
         """The target, which holds nothing, goes on with the pages of the source."""
         self._held[target], self._held[source] = self._held[source], self._held[target]
+        self._note(source)
+        self._note(target)
 
     def clear(self) -> None:
         """No row holds anything."""
         for row in range(len(self._held)):
             self.free(row)
+
+    def _note(self, row: int) -> None:
+        held = self._held[row]
+        self._next[row] = _NOTHING if held else _WASTE
+        self._next[row, : len(held)] = held

@@ -42,13 +42,16 @@ class EndsOnly:
 
 class PackedBlock:
     """
-    Called like the block, without gradients. Its norms are read at each call.
+    Called like the block, without gradients. Its norms may change in place.
 
     `product_of` gives the laid out weight of each of its linear layers.
     """
 
     def __init__(self, block: Block, product_of: Callable[[nn.Linear], Matmul]) -> None:
-        self._norms = block.ln_1, block.ln_2
+        self._norms = [
+            (norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+            for norm in (block.ln_1, block.ln_2)
+        ]
         self._heads = block.attn.heads
         self._qkv = product_of(block.attn.c_attn)
         self._mix = product_of(block.attn.c_proj)
@@ -60,7 +63,7 @@ class PackedBlock:
         """(B, T, C), contiguous, to the same; to (B, 1, C) where `EndsOnly` says so."""
         b, t, c = x.shape
         flat = x.view(-1, c)
-        qkv = self._qkv(_normed(self._norms[0], flat)).view(b, t, 3, self._heads, -1)
+        qkv = self._qkv(torch.layer_norm(flat, *self._norms[0])).view(b, t, 3, self._heads, -1)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)  # each (B, H, T, D)
         mixed = attend(layer, q, k, v, None)
         mixed = mixed.transpose(1, 2)  # (B, T, H, D)
@@ -69,11 +72,7 @@ class PackedBlock:
             flat = x.view(-1, c)
         flat = self._mix.added_to(flat, mixed.reshape(-1, c))
         done = [
-            self._down.added_to(part, self._up.gelu(_normed(self._norms[1], part)))
+            self._down.added_to(part, self._up.gelu(torch.layer_norm(part, *self._norms[1])))
             for part in ((flat,) if len(flat) <= self._rows else flat.split(self._rows))
         ]
         return (done[0] if len(done) == 1 else torch.cat(done)).view(b, -1, c)
-
-
-def _normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
-    return torch.layer_norm(x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)

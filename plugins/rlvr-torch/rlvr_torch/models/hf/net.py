@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from rlvr import BackendError, ImageProcessor
 from rlvr_torch.models.attention import attend_over, causal
+from rlvr_torch.models.hf.experts import lower_experts
 from rlvr_torch.models.hf.states import STATEFUL, carry_states
 from rlvr_torch.models.interface import Attend, Heads, capped
 
@@ -67,6 +68,7 @@ class HFNet:
         self.logit_scale /= float(getattr(config, "logits_scaling", None) or 1.0)
         self.state_layers = carry_states(self.decoder, config)
         self.has_states = bool(self.state_layers)
+        lower_experts(model)
         self.heads: Sequence[Heads] = _record_heads(self)
 
     @property
