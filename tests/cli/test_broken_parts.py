@@ -226,7 +226,7 @@ HOW = {
     "task.content": "toy_b", "task.id": "as id",
     "sampler.build": "sampler", "sampler raises": "sample", "sampler.few": "1 of them",
     "sampler.many": "3 of them", "sampler.place": "two trajectories with index 0",
-    "sampler.other": "of 'toy_zz' for", "sampler.list": "[] (list), which is no async generator",
+    "sampler.other": "of 'toy_zz'", "sampler.list": "[] (list), which is no async generator",
     "sampler.late": "RuntimeError: late", "sampler.trajectory": "'x'",
     "advantage raises": "__call__", "advantage.none": "NoneType", "advantage.number": "float",
     "advantage.few": "rows of", "advantage.short": "rows of", "advantage.long": "rows of",

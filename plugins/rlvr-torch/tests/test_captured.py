@@ -232,7 +232,7 @@ def test_a_replay_reads_and_writes_memory_that_stays(net):
 @given(data=st.data())
 def test_a_page_is_one_rows(data):
     """Whatever rows grow, move, end and begin anew: no page is lost, and none is two rows'."""
-    pages, ages, count = Pages(torch.device("cpu")), {}, 6
+    pages, ages, count = Pages(torch.device("cpu"), Capture().send), {}, 6
     pages.reserve(count, 1)
     for _ in range(data.draw(st.integers(1, 30))):
         row = data.draw(st.integers(0, count - 1))
@@ -277,18 +277,23 @@ def test_memory_follows_the_tokens_that_there_are():
 
 
 def test_the_host_tells_pages_without_waiting(monkeypatch):
-    """Or it could not prepare a pass while the one before runs."""
-    pages, told, plain = Pages(torch.device("cpu")), [], torch.Tensor.copy_
-
-    def copy(self, source, **how):
-        told.append(how) if self is pages.table else None
-        return plain(self, source, **how)
-
+    """Or it could not prepare a pass while the one before runs; a card has a copy of its own."""
+    told, plain, empty = [], torch.Tensor.copy_, torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *shape, pin_memory, **how: empty(*shape, **how))
+    pages = Pages(torch.device("cpu"), CUDACapture().send)
     pages.reserve(3, 1)
     pages.add(4)
+
+    def copy(self, source, **how):
+        told.append((source, how)) if self is pages.table else None
+        return plain(self, source, **how)
+
     monkeypatch.setattr(torch.Tensor, "copy_", copy)
     pages.hold({0: 1, 2: 2})
-    assert told == [{"non_blocking": True}]
+    ((sent, how),) = told
+    assert how == {"non_blocking": True}
+    pages.free(0)
+    assert sent.tolist() == pages.table.tolist()  # what is on its way does not change
 
 
 def test_new_weights_are_seen_by_replays(net):

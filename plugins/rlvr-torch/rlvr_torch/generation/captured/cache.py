@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -41,10 +42,11 @@ class StaticCache(KVCache):
         dtype: torch.dtype,  # type keys and values are kept in
         device: torch.device,
         attention: AttentionOf,
+        send: Callable[[np.ndarray, Tensor], None],  # as `Capture.send`
     ) -> None:
         super().__init__(heads, dtype=dtype, device=device, whole=_whole)
         self._attention = attention(heads, device)
-        self._pages = Pages(device)
+        self._pages = Pages(device, send)
         self._due = 0  # clock at which a row needs its next page
         shapes = [(self._pages.count, layer.keys, PAGE, layer.width) for layer in heads]
         self._keys, self._values = (

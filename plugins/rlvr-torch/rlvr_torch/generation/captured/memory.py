@@ -62,7 +62,9 @@ class DecodeMemory:
         self._batch: Callable[[], RunningBatch | None] = lambda: None
         self._values: tuple[int, ...] = ()
         self.graphs = StepGraphs(capture)
-        self.cache = StaticCache(net.heads, dtype=dtype, device=self._device, attention=attention)
+        self.cache = StaticCache(
+            net.heads, dtype=dtype, device=self._device, attention=attention, send=capture.send
+        )
         self._whole = np.zeros((0, 6), np.int64)  # settings of rows on the host
         self._broken = np.zeros((0, 2), np.float32)  # temperature, top-p
         self._is_changed = True

@@ -7,10 +7,11 @@ are not paged: they lie in places of their own, once for all their rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
+from torch import Tensor
 
 PAGE = 64
 """Tokens of a page."""
@@ -27,7 +28,12 @@ class Pages:
         table: The page of each part of each row, (rows there is room for, parts) int32.
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        send: Callable[[np.ndarray, Tensor], None],  # as `Capture.send`
+    ) -> None:
+        self._send = send
         self.count = _WASTE + 1
         self.table = torch.zeros(0, _PARTS, dtype=torch.int32, device=device)
         self._next = np.zeros(self.table.shape, np.int32)  # what the table says after `hold`
@@ -61,9 +67,7 @@ class Pages:
             if count > len(held):
                 held += [self._free.pop() for _ in range(count - len(held))]
                 self._note(row)
-        # The host does not wait for the passes before; what is on its way does not change.
-        sent = torch.empty_like(self.table, device="cpu", pin_memory=self.table.is_cuda)
-        self.table.copy_(sent.copy_(torch.from_numpy(self._next)), non_blocking=True)
+        self._send(self._next, self.table)
 
     def free(self, row: int) -> None:
         """The row ended. What it writes still goes to its pages, until the next `hold`."""
