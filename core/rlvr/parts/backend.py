@@ -36,7 +36,7 @@ class Policy(Part):
     Attributes:
         version: Grows with each weight sync.
         digest: Tells weights apart by content.
-        tokenizer: Of its model.
+        tokenizer: Of its model; may be absent where `makes_rollouts`.
         context_length: Most tokens of prompt and completion together; 0 where it gives no tokens.
         can_export: Whether `export_weights` works.
         is_strict: Its requests and its export fail once the weights have changed. Where steps
