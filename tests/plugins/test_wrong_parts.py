@@ -286,7 +286,7 @@ def test_a_policy_that_says_no_version_is_named() -> None:
     """Not a bug of ours, though nothing asks for the version before the rollouts do."""
 
     class Bare(Policy):
-        digest, context_length = "d", 8
+        digest, context_length, tokenizer = "d", 8, CharTokenizer()
 
         async def generate(self, request: Any) -> Any:
             raise NotImplementedError

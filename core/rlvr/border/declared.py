@@ -90,8 +90,6 @@ def _kind(cls: type) -> type:
 def _fault_of_values(part: object, promised: Iterable[tuple[str, type]]) -> str:
     """The first value of another class than its kind's default."""
     for name, record in promised:
-        if record is Tokenizer and getattr(part, "makes_rollouts", False):
-            continue  # it gives no tokens
         wanted = int | np.integer if record is int else record
         if not isinstance(value := getattr(part, name), wanted):
             words = {bool: "neither True nor False", int: "no whole number", str: "no text"}
@@ -112,8 +110,8 @@ def _flags_and_records(cls: type) -> list[tuple[str, type]]:
 
 @lru_cache
 def _numbers_and_texts(cls: type) -> list[tuple[str, type]]:
-    """Names of attributes that are an int, a str or a tokenizer in its kinds."""
-    plain: dict[str, type] = {"int": int, "str": str, "Tokenizer": Tokenizer}
+    """Names of attributes that are an int or a str in its kinds."""
+    plain: dict[str, type] = {"int": int, "str": str}
     said = [item for kind in _kinds(cls) for item in inspect.get_annotations(kind).items()]
     return [(name, plain[kind]) for name, kind in said if kind in plain]
 
@@ -193,6 +191,9 @@ def _of_teacher(part: Teacher) -> Iterator[Declared | str]:
 def _of_policy(part: Policy) -> Iterator[Declared | str]:
     yield Declared("can_export", part.can_export, ("export_weights",))
     yield Declared("makes_rollouts", part.makes_rollouts, ("rollout",))
+    # One that makes whole rollouts gives no tokens.
+    if not part.makes_rollouts and (fault := _fault_of_values(part, [("tokenizer", Tokenizer)])):
+        yield f"{type(part).__qualname__}.{fault}"
 
 
 @_declared.register

@@ -89,5 +89,5 @@ class TestLoops:
 
     def test_what_cannot_be_opened_is_said_to_who_asked(self) -> None:
         """An error of the judge's thread is raised where the judge was wanted."""
-        with pytest.raises(ConfigError, match="was given to .*toy"):
+        with pytest.raises(ConfigError, match=r"was given to .*toy"):
             AnswerVerifier(Wanted(plugin="toy", dataset=__file__).open)
