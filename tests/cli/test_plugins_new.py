@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
+from rlvr.cli.main import main
 from rlvr.cli.plugins_new import KINDS, command_of, files_of
 from rlvr.cli.plugins_report import one_line, said
 from rlvr.errors import ConfigError
@@ -321,3 +322,9 @@ def test_words_that_cannot_be_used_are_refused(broken: dict[str, tuple[int, Any,
 
     assert codes == {"absent": 3, "option": 2, "set": 2, "told": 2}
     assert "PART.NAME=VALUE" in broken["set"][2]
+
+
+def test_ctrl_c_in_the_kit_ends_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the person's, not a bug: pytest catches it and says so by its exit code."""
+    monkeypatch.setattr(pytest, "main", lambda *_, **__: pytest.ExitCode.INTERRUPTED)
+    assert main(["plugins", "check", "algos"]) == 130

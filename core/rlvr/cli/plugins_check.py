@@ -240,6 +240,8 @@ def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> Non
         words += ["--basetemp", f"{folder}/files"]
         kit = _Kit(offered, parts, report)
         status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
+    if status == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
         raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
 
