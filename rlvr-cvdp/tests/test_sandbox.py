@@ -55,7 +55,8 @@ def _sandbox(bench):
     return reward._sandbox, reward._sandbox.toolchain.stack_for(bench.problem().payload)
 
 
-def test_work_on_files_holds_no_event_loop_and_ends_before_a_cancellation_goes_on():
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_work_on_files_holds_no_event_loop_and_ends_before_a_cancellation_goes_on(times):
     """Else a slot would be lent again while a thread still writes into it."""
     ended, ticks = [], []
 
@@ -68,7 +69,9 @@ def test_work_on_files_holds_no_event_loop_and_ends_before_a_cancellation_goes_o
         for _ in range(3):
             await asyncio.sleep(0.02)
             ticks.append(not ended)
-        task.cancel()
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0.01)
         with pytest.raises(asyncio.CancelledError):
             await task
         return list(ended)

@@ -1,6 +1,6 @@
 """Check what is sampled: messages, token ids, completions, trajectories, results of episodes.
 
-A `fault_of_...` says what is wrong in words, "" where nothing is; its caller names the part.
+A `fault_of_...` gives the fault in words, "" if there is none; its caller names the part.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from rlvr.types import Completion, Finish, Message, Problem, Segment, Trajectory
 
 
 def fault_of_completion(found: object) -> str:
-    """What came in place of a Completion that says what it should; "" where it is one."""
+    """The fault of an object that should be a Completion; "" if it is one."""
     if isinstance(found, Completion) and not all(isinstance(v, int) for v in found.versions):
         return f"{shown(found.versions)} as the versions that drew it"
     return _fault_of_drawn(found, Completion) or _fault_of_finish(getattr(found, "finish", ""))
 
 
 def fault_of_trajectory(trajectory: object, problem: Problem) -> str:
-    """What came in place of a trajectory of a problem; "" where it is one."""
+    """The fault of an object that should be a trajectory of the problem; "" if it is one."""
     if not isinstance(trajectory, Trajectory):
         return f"{shown(trajectory)} for problem {problem.id!r}"
     if trajectory.problem_id != problem.id:
@@ -58,7 +58,7 @@ def _fault_of_drawn(drawn: object, kind: type[Segment | Completion]) -> str:
 
 
 def fault_of_messages(found: object) -> str:
-    """What came in place of a sequence of messages; "" where it is one."""
+    """The fault of an object that should be a sequence of messages; "" if it is one."""
     if not isinstance(found, Sequence):
         return shown(found)
     for message in found:
@@ -70,7 +70,7 @@ def fault_of_messages(found: object) -> str:
 
 
 def fault_of_result(found: object) -> str:
-    """What came in place of an EpisodeResult that holds what it should; "" where it is one."""
+    """The fault of an object that should be an EpisodeResult; "" if it is one."""
     if not isinstance(found, EpisodeResult):
         return shown(found)
     notes: object = found.notes
@@ -81,7 +81,7 @@ def fault_of_result(found: object) -> str:
 
 
 def fault_of_texts_by_name(found: object) -> str:
-    """What is wrong with a mapping of texts to texts; "" where nothing is."""
+    """The fault of an object that should map texts to texts; "" if it does."""
     if not isinstance(found, Mapping):
         return shown(found)
     wrong = [pair for pair in found.items() if not all(isinstance(text, str) for text in pair)]
@@ -89,7 +89,7 @@ def fault_of_texts_by_name(found: object) -> str:
 
 
 def fault_of_ids(found: object, vocab_size: int) -> str:
-    """What came in place of a sequence of token ids; "" where it is one."""
+    """The fault of an object that should be token ids (n,) of the vocabulary; "" if it is."""
     try:
         ids = np.asarray(found)
     except (TypeError, ValueError):

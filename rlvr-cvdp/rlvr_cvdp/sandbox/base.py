@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -44,7 +44,9 @@ async def in_thread(work: Callable[[], Result]) -> Result:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await asyncio.gather(task, return_exceptions=True)
+        while not task.done():  # a second cancellation waits as well
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([task])
         raise
 
 
