@@ -51,15 +51,13 @@ SWITCHES: Mapping[str, Mapping[str, Any]] = {
     "flash attention": {"attention": "plain"},
     "torch.compile": {"compile": "off"},
     "gradient checkpointing": {"checkpointing": "layers"},
+    "fused AdamW": {"optimizer": "adamw-unfused"},
     "8-bit AdamW": {"optimizer": "adamw-8bit"},
     "CPU offload": {"optimizer": "adamw-offload"},
     "CUDA graphs": {"graphs": False},
     "batched generation": {"decode_rows": 1},
 }
-"""The optimisations of RookWorld's list: the value of `torch.*` that turns one to its other side.
-
-Fused AdamW has no other side: the product has no slower one.
-"""
+"""The optimisations of RookWorld's list: the `torch.*` value that turns each to its other side."""
 
 
 @frozen(kw_only=True)

@@ -111,8 +111,8 @@ class TorchConfig:
     )
     optimizer: str = option(
         "adamw",
-        "AdamW as it is, with moments of 8 bits (bitsandbytes), or computed on the CPU",
-        choices=("adamw", "adamw-8bit", "adamw-offload"),
+        "AdamW fused, as a loop over weights, with moments of 8 bits (bitsandbytes), or on the CPU",
+        choices=("adamw", "adamw-unfused", "adamw-8bit", "adamw-offload"),
     )
     checkpointing: str = option(
         "auto",

@@ -26,11 +26,16 @@ RANK = 16
 """Rank of adapters that nobody chose."""
 _NF4 = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes of a weight in 4 bits: half a byte, and an 8-bit scale for each 64 (QLoRA, section 3)."""
-_MOMENTS = {"adamw": 8.0, "adamw-8bit": 2.0 + 8 / 256, "adamw-offload": 0.0}
+_MOMENTS = {
+    "adamw": 8.0,
+    "adamw-unfused": 8.0,
+    "adamw-8bit": 2.0 + 8 / 256,
+    "adamw-offload": 0.0,
+}
 """Bytes of AdamW's two moments of a trained weight on the device."""
 _PAGE = 64
 """Tokens of a page of the KV cache."""
-_HOST = {"adamw": 0.0, "adamw-8bit": 0.0, "adamw-offload": 16.0}
+_HOST = {"adamw-offload": 16.0}
 """Bytes in the machine's memory: moments, and copies of a weight and its gradient."""
 _BYTES = {"float32": 4, "bfloat16": 2}
 
@@ -43,7 +48,7 @@ def trained_bytes(optimizer: str, *, is_on_host: bool = False) -> float:
         optimizer: `torch.optimizer`.
         is_on_host: Whether the device's memory is the machine's, where offloaded state is too.
     """
-    return 4 + _MOMENTS[optimizer] + (_HOST[optimizer] if is_on_host else 0)
+    return 4 + _MOMENTS[optimizer] + (_HOST.get(optimizer, 0.0) if is_on_host else 0)
 
 
 @frozen(kw_only=True)

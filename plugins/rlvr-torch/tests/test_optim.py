@@ -133,7 +133,18 @@ def test_offloaded_adamw_is_adamw_to_the_bit(model):
         assert all(torch.equal(state[name], states[1][number][name]) for name in state)
 
 
-@pytest.mark.parametrize("kind", ["adamw", "adamw-8bit", "adamw-offload"])
+def test_unfused_adamw_moves_weights_as_the_fused_does(model):
+    """Within float32's rounding, by PyTorch's loop over weights."""
+    other = copy.deepcopy(model)
+    fused, loop = updater_of(model, "adamw"), updater_of(other, "adamw-unfused")
+    assert [u.state()[0]["param_groups"][0]["fused"] for u in (fused, loop)] == [True, False]
+    train(fused, model, range(4))
+    train(loop, other, range(4))
+    for one, two in zip(weights_of(fused, model), weights_of(loop, other), strict=True):
+        torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["adamw", "adamw-unfused", "adamw-8bit", "adamw-offload"])
 def test_each_kind_goes_on_exactly_from_what_it_saved(kind, model, tmp_path):
     """Two updates, a checkpoint, two more; a new optimiser from the checkpoint: the same bits."""
     if kind == "adamw-8bit":

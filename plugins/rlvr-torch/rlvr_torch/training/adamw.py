@@ -1,4 +1,4 @@
-"""AdamW in three kinds: as PyTorch has it, with moments of 8 bits, and on the CPU beside a GPU."""
+"""AdamW in four kinds: fused, as a loop, with moments of 8 bits, and on the CPU beside a GPU."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_adamw(
         return found
     # Fused: one pass over memory instead of ten; the arithmetic is the same.
     made = OffloadedAdamW if kind == "adamw-offload" else AdamW
-    return made(groups, fused=True, **settings)
+    return made(groups, fused=kind != "adamw-unfused", **settings)
 
 
 class AdamW(torch.optim.AdamW):
