@@ -89,6 +89,7 @@ def test_colours_on_a_terminal_unless_no_color_is_set():
     assert "\x1b[" in on_terminal(code, 80, NO_COLOR="")
     assert "tokens=7\r\n" in on_terminal(code, 80, NO_COLOR="1")
     assert "\x1b" not in on_terminal(code, 80, NO_COLOR="1")
+    assert "\x1b" not in on_terminal(code, 80, TERM="dumb")
 
 
 def test_one_helper_reads_no_color(monkeypatch):
@@ -105,22 +106,40 @@ def test_one_helper_reads_no_color(monkeypatch):
     assert readers == ["heartbeat.py"]
 
 
-def test_the_live_view_breaks_no_line():
-    """A path that is longer than the terminal is wide can be copied as one."""
-    code = """
+LIVE = """
 from types import SimpleNamespace as Run
-from rlvr.builtin.terminal import LiveProgress
+from rlvr.builtin.terminal import progress_for
 from rlvr.progress.status import RunStatus
-live = LiveProgress(RunStatus())
+live = progress_for(RunStatus())
 live.rlvr_run_started(Run(plugin="p", algo="a", model="m", steps=1, directory="d"))
 live.say("checkpoint " + 50 * "x")
+names = "reward/mean reward/pass rate/tokens_per_s rate/verifications_per_s verify/unscorable"
+names += " verify/failed mismatch/kl mismatch/ratio/max"
+live.rlvr_step_finished(1, dict.fromkeys(names.split(), 1.0))
 live.rlvr_run_finished("done")
 """
+FACTS = ["reward 1.000", "pass 100.0%", "tok/s 1", "verify/s 1.0", "dropped 2", "left 0:00",
+         "mismatch 1.0e+00 nats (ratio to 1.00)"]  # fmt: skip
 
-    told = on_terminal(code, 40, NO_COLOR="1")
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_live_view_breaks_no_line(columns):
+    """A path that is longer than the terminal is wide can be copied as one; facts stay whole."""
+    told = on_terminal(LIVE, columns, NO_COLOR="1")
 
     assert 50 * "x" in told
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", told)
+    last = re.split(r"\x1b\[2K", told)[-1]
+    assert [fact for fact in FACTS if fact not in last] == []
+    assert max(map(len, last.splitlines())) <= columns
+
+
+def test_a_terminal_that_redraws_nothing_gets_lines():
+    """TERM=dumb: that of Emacs' shell and of many consoles of build servers."""
+    told = on_terminal(LIVE, 80, TERM="dumb").splitlines()
+
+    assert told[1] == "  ".join(["step 1/1", *FACTS[:4], FACTS[6], *FACTS[4:6]])
+    assert not re.search("[\x1b\u2501]", "".join(told))
 
 
 @pytest.mark.parametrize(
