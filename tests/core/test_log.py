@@ -108,11 +108,14 @@ def test_one_helper_reads_no_color(monkeypatch):
 
 LIVE = """
 from types import SimpleNamespace as Run
+from rlvr import log
 from rlvr.builtin.terminal import progress_for
 from rlvr.progress.status import RunStatus
 live = progress_for(RunStatus())
 live.rlvr_run_started(Run(plugin="p", algo="a", model="m", steps=1, directory="d"))
 live.say("checkpoint " + 50 * "x")
+log.setup()
+log.get("t").warning("refused", path=50 * "y")
 names = "reward/mean reward/pass rate/tokens_per_s rate/verifications_per_s verify/unscorable"
 names += " verify/failed mismatch/kl mismatch/ratio/max"
 live.rlvr_step_finished(1, dict.fromkeys(names.split(), 1.0))
@@ -124,21 +127,30 @@ FACTS = ["reward 1.000", "pass 100.0%", "tok/s 1", "verify/s 1.0", "dropped 2", 
 
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_live_view_breaks_no_line(columns):
-    """A path that is longer than the terminal is wide can be copied as one; facts stay whole."""
+    """A path longer than the terminal is wide can be copied, from the log too; facts stay whole."""
     told = on_terminal(LIVE, columns, NO_COLOR="1")
 
     assert 50 * "x" in told
+    assert 50 * "y" in told
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", told)
     last = re.split(r"\x1b\[2K", told)[-1]
     assert [fact for fact in FACTS if fact not in last] == []
     assert max(map(len, last.splitlines())) <= columns
 
 
+def test_the_live_view_leaves_a_redirected_standard_output_alone(capfd):
+    """What a callback prints is in the file, not on the terminal."""
+    told = on_terminal(LIVE.replace("names =", "print(30 * 'z')\nnames ="), 80)
+
+    assert "zzz" not in told
+    assert capfd.readouterr().out == 30 * "z" + "\n"
+
+
 def test_a_terminal_that_redraws_nothing_gets_lines():
     """TERM=dumb: that of Emacs' shell and of many consoles of build servers."""
     told = on_terminal(LIVE, 80, TERM="dumb").splitlines()
 
-    assert told[1] == "  ".join(["step 1/1", *FACTS[:4], FACTS[6], *FACTS[4:6]])
+    assert told[2] == "  ".join(["step 1/1", *FACTS[:4], FACTS[6], *FACTS[4:6]])
     assert not re.search("[\x1b\u2501]", "".join(told))
 
 

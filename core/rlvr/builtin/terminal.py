@@ -160,7 +160,7 @@ class LiveProgress(LineProgress):
     def say(self, text: str) -> None:
         """Print above the display."""
         if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._live.console.print(text, highlight=False, markup=False)
         else:
             super().say(text)
 
@@ -170,8 +170,13 @@ class LiveProgress(LineProgress):
         from rich.live import Live
 
         super().rlvr_run_started(run)
-        self._console = Console(stderr=True)
-        self._live = Live(get_renderable=self._drawn, console=self._console, refresh_per_second=4)
+        self._console = Console(stderr=True, soft_wrap=True)  # lines of the log too
+        self._live = Live(
+            get_renderable=self._drawn,
+            console=self._console,
+            refresh_per_second=4,
+            redirect_stdout=sys.stdout.isatty(),  # else what a callback prints stays in its file
+        )
         self._live.start()
 
     @hookimpl
