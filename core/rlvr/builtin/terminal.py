@@ -197,6 +197,8 @@ class LiveProgress(LineProgress):
 
         status, metrics = self._status, self._last
         head = Table.grid(padding=(0, 2))
+        for is_bar in (False, True, False):
+            head.add_column(no_wrap=not is_bar)
         head.add_row(
             f"step {status.step}/{self._steps}",
             ProgressBar(total=max(self._steps, 1), completed=self._done, width=30),
