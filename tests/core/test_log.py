@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlvr import is_coloured, log
+from rlvr import is_coloured, is_redrawn, log
 
 ROOT = Path(__file__).parents[2]
 
@@ -92,9 +92,27 @@ def test_colours_on_a_terminal_unless_no_color_is_set():
     assert "\x1b" not in on_terminal(code, 80, TERM="dumb")
 
 
+def test_a_redrawn_line_fits_the_terminal():
+    """A line that wraps could not be overwritten whole: it is cut before the last column."""
+    assert on_terminal("from rlvr import redraw; redraw(100 * 'x')", 40) == "\r\x1b[K" + 39 * "x"
+
+
+@pytest.mark.parametrize(
+    ("term", "wanted"), [("xterm", True), (None, True), ("dumb", False), ("UNKNOWN", False)]
+)
+def test_a_line_is_redrawn_on_a_terminal_that_can(monkeypatch, term, wanted):
+    """TERM says so; a file redraws nothing."""
+    monkeypatch.delenv("TERM", raising=False)
+    if term is not None:
+        monkeypatch.setenv("TERM", term)
+    assert is_redrawn(SimpleNamespace(isatty=lambda: True)) == wanted
+    assert not is_redrawn(SimpleNamespace(isatty=lambda: False))
+
+
 def test_one_helper_reads_no_color(monkeypatch):
     """Colours on a terminal alone; nothing else in the sources asks the environment for it."""
     terminal, file = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
+    monkeypatch.setenv("TERM", "xterm")
     for value, wanted in ((None, True), ("", True), ("1", False), ("0", False)):
         monkeypatch.delenv("NO_COLOR", raising=False)
         if value is not None:
