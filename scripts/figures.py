@@ -1,6 +1,6 @@
 """Draws the figures of docs/images from what rlvr's own commands write, as small SVG files.
 
-    python scripts/figures.py [trace] [curves] [spans] [board] [waveform]
+    python scripts/figures.py [step] [trace] [curves] [spans] [board] [waveform]
 
 Without names all are drawn: about five minutes on two cores, most of it for the trace's run.
 Needs what `make setup` installs. Each figure holds a title and a description for screen readers.
@@ -70,6 +70,46 @@ def box(x: float, y: float, width: float, height: float, colour: str) -> str:
     """A filled rectangle."""
     size = f'width="{max(width, 0.4):.4g}" height="{height:g}"'
     return f'<rect x="{x:.5g}" y="{y:g}" {size} fill="{colour}"/>'
+
+
+def step(folder: Path) -> str:
+    """The parts of a step, above from left to right and below back again, with what each gives."""
+    wide, high, apart, above, below = 92, 36, 199, 12, 112
+    path = f'fill="none" stroke="{COLOURS["checkpoint"]}" stroke-width="1.5"'
+    head = f'<path d="M0 0 8 4 0 8z" fill="{COLOURS["checkpoint"]}"/>'
+    body = [f'<marker id="head" {HEAD}>{head}</marker>']
+
+    def arrow(line: str, x: float, y: float, words: str, more: str = "") -> None:
+        body.append(f'<path d="{line}" {path} {more} marker-end="url(#head)"/>')
+        place = 'text-anchor="start"' if "V" in line else 'text-anchor="middle"'
+        body.append(text(x, y, words, f'{place} font-size="11"'))
+
+    parts = {"task": True, "sampler": True, "reward": True, "advantage": True}
+    back = {"checkpointer": True, "backend, loss": True, "annotate": False, "collate": False}
+    for y, row in ((above, parts), (below, back)):
+        for place, (name, is_part) in enumerate(row.items()):
+            x, round_by = 8 + place * apart, high / 2 if is_part else 0
+            size = f'width="{wide}" height="{high}" rx="{round_by:g}"'
+            body.append(f'<rect x="{x:g}" y="{y}" {size} fill="#eef3f9" stroke="#4c78a8"/>')
+            body.append(text(x + wide / 2, y + 22, name, 'text-anchor="middle"'))
+    for place, given in enumerate(("Problem", "Group", "ScoredGroup")):
+        x, y = 8 + place * apart + wide, above + high / 2
+        arrow(f"M{x + 2} {y:g}H{x + apart - wide - 2}", x + (apart - wide) / 2, y - 6, given)
+    for place, given in enumerate(("metrics", "Datum, reference", "Datum")):
+        x, y = 8 + place * apart + wide, below + high / 2
+        arrow(f"M{x + apart - wide - 2} {y:g}H{x + 2}", x + (apart - wide) / 2, y - 6, given)
+    x, y = 8 + wide / 2, (above + high + below) / 2 + 4
+    arrow(f"M{x + 3 * apart} {above + high + 2}V{below - 2}", x + 3 * apart + 6, y, "floats")
+    more = 'stroke-dasharray="5 4"'
+    arrow(f"M{x + apart} {below - 2}V{above + high + 2}", x + apart + 6, y, "next weights", more)
+    about = "Task, sampler, reward, advantage, collate, annotate, backend with loss, checkpointer."
+    return svg(16 + 3 * apart + wide, below + high + 12, "The parts of a step", about, body)
+
+
+HEAD = (
+    'viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
+    ' markerUnits="userSpaceOnUse" orient="auto"'
+)
 
 
 def trace(folder: Path) -> str:
@@ -201,7 +241,7 @@ def read_vcd(dump: str) -> tuple[dict[str, str], dict[str, int], Changes]:
 
 
 FIGURES: dict[str, Callable[[Path], str]] = {
-    figure.__name__: figure for figure in (trace, curves, spans, board, waveform)
+    figure.__name__: figure for figure in (step, trace, curves, spans, board, waveform)
 }
 
 

@@ -1,4 +1,4 @@
-"""Progress lines of a command whose output is redirected, and whether it may use colours."""
+"""Progress lines of a command whose output is redirected, and what a terminal can show."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TextIO
 
-__all__ = ["hush", "is_coloured", "tells"]
+__all__ = ["hush", "is_coloured", "is_redrawn", "redraw", "tells"]
 
 INTERVAL_S = 5.0
 """Half of the promised ten: the start of the process is silent, and machines are busy."""
@@ -20,9 +20,22 @@ _doing: Callable[[], str] | None = None
 _is_hushed = False
 
 
+def is_redrawn(stream: TextIO) -> bool:
+    """Whether a line there can be overwritten: on a terminal, unless TERM says that it cannot."""
+    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+
+
 def is_coloured(stream: TextIO) -> bool:
-    """Whether to write colours: to a terminal, unless NO_COLOR holds any text (no-color.org)."""
-    return stream.isatty() and not os.environ.get("NO_COLOR")
+    """Whether to write colours: where lines are redrawn, unless NO_COLOR holds any text."""
+    return is_redrawn(stream) and not os.environ.get("NO_COLOR")  # no-color.org
+
+
+def redraw(text: str) -> None:
+    """Overwrite the last line of standard error; text beyond the terminal's width is cut."""
+    with suppress(OSError, ValueError):
+        width = os.get_terminal_size(sys.stderr.fileno()).columns
+        text = text[: width - 1] if width else text  # a line that wraps is not overwritten whole
+    print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def touch() -> None:
@@ -48,11 +61,11 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
     """
     Say on standard error what the command is at, whenever nothing was said for `interval_s`.
 
-    On a terminal nothing is said: displays are drawn there.
+    Nothing is said on a terminal that redraws lines: displays are drawn there.
     """
     global _doing, _is_hushed
     _doing, _is_hushed = None, False
-    if sys.stderr.isatty():
+    if is_redrawn(sys.stderr):
         yield
         return
     over, begun = threading.Event(), time.monotonic()

@@ -56,6 +56,10 @@ def test_bash_completes_commands_flags_and_names(scripts, tmp_path):
     assert in_bash(path, "rlvr", "run", "--curr") == ["--curriculum"]
     assert "builtin" in in_bash(path, "rlvr", "run", "--plugin", "")
     assert in_bash(path, "rlvr", "run", "--curriculum", "pass") == ["pass-rate"]
+    assert "builtin" in in_bash(path, "rlvr", "plugins", "show", "")
+    assert in_bash(path, "rlvr", "plugins", "check", "built") == ["builtin"]
+    (tmp_path / "runs").mkdir()
+    assert in_bash(path, "rlvr", "run", "--resume", f"{tmp_path}/") == [f"{tmp_path}/runs"]
     assert in_bash(path, "rlvr", "score", "--dataset", f"{tmp_path}/m") == [
         f"{tmp_path}/mine.jsonl"
     ]

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
@@ -159,3 +160,17 @@ def test_a_question_to_a_part_is_found(source):
     kinds = {"ServerPolicy", "Policy", "RewardWrapper", "Reward", "Task", "Sampler", "Backend"}
 
     assert list(questions_of(ast.parse(source.replace("self._task", "self.task")), kinds))
+
+
+def test_the_page_of_the_architecture_shows_the_layers_of_the_core():
+    """Every folder and module, in the layers that import-linter checks."""
+    root = Path(__file__).parents[2]
+    config = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]
+    (core,) = (c["layers"] for c in config["contracts"] if c["id"] == "floors-of-the-core")
+    page = (root / "docs" / "architecture.md").read_text("utf-8")
+    drawn = page.partition("## Folders and layers")[2].split("```")[1].strip("\n")
+    told = [
+        set(re.findall(r"([a-z_]+)(?=/|\.py\b)", layer)) for layer in re.split(r"\n(?! )", drawn)
+    ]
+
+    assert told == [set(layer.split(" | ")) for layer in core if layer != "__main__"]

@@ -71,6 +71,7 @@ def test_a_terminal_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Stream(1)
     stream.isatty = lambda: True  # type: ignore[method-assign]
     monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setenv("TERM", "xterm")
     before = threading.active_count()
     with heartbeat("run", interval_s=0.001):
         assert threading.active_count() == before

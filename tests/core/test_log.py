@@ -17,7 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from rlvr import is_coloured, log
+from rlvr import is_coloured, is_redrawn, log
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,11 +89,30 @@ def test_colours_on_a_terminal_unless_no_color_is_set():
     assert "\x1b[" in on_terminal(code, 80, NO_COLOR="")
     assert "tokens=7\r\n" in on_terminal(code, 80, NO_COLOR="1")
     assert "\x1b" not in on_terminal(code, 80, NO_COLOR="1")
+    assert "\x1b" not in on_terminal(code, 80, TERM="dumb")
+
+
+def test_a_redrawn_line_fits_the_terminal():
+    """A line that wraps could not be overwritten whole: it is cut before the last column."""
+    assert on_terminal("from rlvr import redraw; redraw(100 * 'x')", 40) == "\r\x1b[K" + 39 * "x"
+
+
+@pytest.mark.parametrize(
+    ("term", "wanted"), [("xterm", True), (None, True), ("dumb", False), ("UNKNOWN", False)]
+)
+def test_a_line_is_redrawn_on_a_terminal_that_can(monkeypatch, term, wanted):
+    """TERM says so; a file redraws nothing."""
+    monkeypatch.delenv("TERM", raising=False)
+    if term is not None:
+        monkeypatch.setenv("TERM", term)
+    assert is_redrawn(SimpleNamespace(isatty=lambda: True)) == wanted
+    assert not is_redrawn(SimpleNamespace(isatty=lambda: False))
 
 
 def test_one_helper_reads_no_color(monkeypatch):
     """Colours on a terminal alone; nothing else in the sources asks the environment for it."""
     terminal, file = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
+    monkeypatch.setenv("TERM", "xterm")
     for value, wanted in ((None, True), ("", True), ("1", False), ("0", False)):
         monkeypatch.delenv("NO_COLOR", raising=False)
         if value is not None:
@@ -105,22 +124,52 @@ def test_one_helper_reads_no_color(monkeypatch):
     assert readers == ["heartbeat.py"]
 
 
-def test_the_live_view_breaks_no_line():
-    """A path that is longer than the terminal is wide can be copied as one."""
-    code = """
+LIVE = """
 from types import SimpleNamespace as Run
-from rlvr.builtin.terminal import LiveProgress
+from rlvr import log
+from rlvr.builtin.terminal import progress_for
 from rlvr.progress.status import RunStatus
-live = LiveProgress(RunStatus())
+live = progress_for(RunStatus())
 live.rlvr_run_started(Run(plugin="p", algo="a", model="m", steps=1, directory="d"))
 live.say("checkpoint " + 50 * "x")
+log.setup()
+log.get("t").warning("refused", path=50 * "y")
+names = "reward/mean reward/pass rate/tokens_per_s rate/verifications_per_s verify/unscorable"
+names += " verify/failed mismatch/kl mismatch/ratio/max"
+live.rlvr_step_finished(1, dict.fromkeys(names.split(), 1.0))
 live.rlvr_run_finished("done")
 """
+FACTS = ["reward 1.000", "pass 100.0%", "tok/s 1", "verify/s 1.0", "dropped 2", "left 0:00",
+         "mismatch 1.0e+00 nats (ratio to 1.00)"]  # fmt: skip
 
-    told = on_terminal(code, 40, NO_COLOR="1")
+
+@pytest.mark.parametrize("columns", [24, 40, 80, 200])
+def test_the_live_view_breaks_no_line(columns):
+    """A path longer than the terminal is wide can be copied, from the log too; facts stay whole."""
+    told = on_terminal(LIVE, columns, NO_COLOR="1")
 
     assert 50 * "x" in told
+    assert 50 * "y" in told
     assert not re.search(r"\x1b\[[0-9;]*3[0-7]m", told)
+    last = re.split(r"\x1b\[2K", told)[-1]
+    assert [fact for fact in FACTS if fact not in last] == (FACTS[-1:] if columns == 24 else [])
+    assert max(map(len, last.splitlines())) <= columns
+
+
+def test_the_live_view_leaves_a_redirected_standard_output_alone(capfd):
+    """What a callback prints is in the file, not on the terminal."""
+    told = on_terminal(LIVE.replace("names =", "print(30 * 'z')\nnames ="), 80)
+
+    assert "zzz" not in told
+    assert capfd.readouterr().out == 30 * "z" + "\n"
+
+
+def test_a_terminal_that_redraws_nothing_gets_lines():
+    """TERM=dumb: that of Emacs' shell and of many consoles of build servers."""
+    told = on_terminal(LIVE, 80, TERM="dumb").splitlines()
+
+    assert told[2] == "  ".join(["step 1/1", *FACTS[:4], FACTS[6], *FACTS[4:6]])
+    assert not re.search("[\x1b\u2501]", "".join(told))
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,19 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
-from rlvr.heartbeat import touch
+from rlvr.heartbeat import is_redrawn, redraw, touch
 from rlvr.progress.status import RunStatus
 from rlvr.types import Checkpoint, EvalReport, RunInfo
 
 if TYPE_CHECKING:
+    from rich.console import Console, Group
     from rich.live import Live
-    from rich.table import Table
 
     from rlvr.assembly.configured import Configured
 
@@ -91,33 +90,38 @@ class LineProgress:
 
 
 def step_line(step: int, steps: int, metrics: Mapping[str, float], left_s: float) -> str:
+    """Step, what is known of it, time left."""
+    return "  ".join([f"step {step}/{steps}", *_facts(metrics), f"left {duration(left_s)}"])
+
+
+def _facts(metrics: Mapping[str, float]) -> list[str]:
     """
-    Step, reward, pass rate, tokens/s, verifications/s, what was dropped, time left.
+    Reward, pass rate, tokens/s, verifications/s, mismatch, what was dropped, second opinions.
 
     If only a proxy judged (recordings), the loss stands in place of the pass rate.
     """
     dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
-    proxy = metrics.get("verify/proxy", 0.0)
+    proxy, cut = metrics.get("verify/proxy", 0.0), metrics.get("sampler/prompts_cut", 0.0)
     is_judged = "loss" not in metrics or not 0 < proxy == metrics["verify/scored"]
-    return (
-        f"step {step}/{steps}  reward {metrics['reward/mean']:.3f}  "
-        + (f"pass {metrics['reward/pass']:.1%}  " if is_judged else f"loss {metrics['loss']:.4g}  ")
-        + f"tok/s {metrics['rate/tokens_per_s']:.0f}  "
-        f"verify/s {metrics['rate/verifications_per_s']:.1f}  "
-        + _mismatch(metrics)
-        + (f"judged by proxy {proxy:.0f}  " if proxy else "")
-        + (f"dropped {dropped:.0f}  " if dropped else "")
-        + _false_accepts(metrics)
-        + (f"prompts cut {cut:.0%}  " if (cut := metrics.get("sampler/prompts_cut", 0.0)) else "")
-        + f"left {duration(left_s)}"
+    facts = (
+        f"reward {metrics['reward/mean']:.3f}",
+        f"pass {metrics['reward/pass']:.1%}" if is_judged else f"loss {metrics['loss']:.4g}",
+        f"tok/s {metrics['rate/tokens_per_s']:.0f}",
+        f"verify/s {metrics['rate/verifications_per_s']:.1f}",
+        _mismatch(metrics),
+        f"judged by proxy {proxy:.0f}" if proxy else "",
+        f"dropped {dropped:.0f}" if dropped else "",
+        _false_accepts(metrics),
+        f"prompts cut {cut:.0%}" if cut else "",
     )
+    return [fact for fact in facts if fact]
 
 
 def _mismatch(metrics: Mapping[str, float]) -> str:
     """The train-inference mismatch, if it was measured."""
     if (kl := metrics.get("mismatch/kl")) is None:
         return ""
-    return f"mismatch {kl:.1e} nats (ratio to {metrics['mismatch/ratio/max']:.2f})  "
+    return f"mismatch {kl:.1e} nats (ratio to {metrics['mismatch/ratio/max']:.2f})"
 
 
 def _false_accepts(metrics: Mapping[str, float]) -> str:
@@ -127,8 +131,19 @@ def _false_accepts(metrics: Mapping[str, float]) -> str:
     low, high = metrics["trust/false_accept_low"], metrics["trust/false_accept_high"]
     return (
         f"false accepts {metrics['trust/rejected']:.0f}/{metrics['trust/judged']:.0f} "
-        f"[{low:.1%}, {high:.1%}]  " + ("ALARM  " if metrics["trust/alarm"] else "")
+        f"[{low:.1%}, {high:.1%}]" + ("  ALARM" if metrics["trust/alarm"] else "")
     )
+
+
+def _packed(facts: Iterable[str], width: int) -> list[str]:
+    """Lines of as many facts as fit; no fact is broken."""
+    lines: list[str] = []
+    for fact in facts:
+        if lines and len(lines[-1]) + 2 + len(fact) <= width:
+            lines[-1] += f"  {fact}"
+        else:
+            lines.append(fact)
+    return lines
 
 
 class LiveProgress(LineProgress):
@@ -137,6 +152,7 @@ class LiveProgress(LineProgress):
     def __init__(self, status: RunStatus) -> None:
         super().__init__(status)
         self._live: Live | None = None
+        self._console: Console
         self._last: Mapping[str, float] = {}
         self._left: float | None = None
         self._done = 0
@@ -144,7 +160,7 @@ class LiveProgress(LineProgress):
     def say(self, text: str) -> None:
         """Print above the display."""
         if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._live.console.print(text, highlight=False, markup=False)
         else:
             super().say(text)
 
@@ -154,8 +170,12 @@ class LiveProgress(LineProgress):
         from rich.live import Live
 
         super().rlvr_run_started(run)
+        self._console = Console(stderr=True, soft_wrap=True)  # lines of the log too
         self._live = Live(
-            get_renderable=self._table, console=Console(stderr=True), refresh_per_second=4
+            get_renderable=self._drawn,
+            console=self._console,
+            refresh_per_second=4,
+            redirect_stdout=sys.stdout.isatty(),  # else what a callback prints stays in its file
         )
         self._live.start()
 
@@ -169,40 +189,38 @@ class LiveProgress(LineProgress):
             self._live.stop()
             self._live = None
 
-    def _table(self) -> Table:
+    def _drawn(self) -> Group:
+        from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
         status, metrics = self._status, self._last
-        table = Table.grid(padding=(0, 2))
-        table.add_row(
+        head = Table.grid(padding=(0, 2))
+        for is_bar in (False, True, False):
+            head.add_column(no_wrap=not is_bar)
+        head.add_row(
             f"step {status.step}/{self._steps}",
             ProgressBar(total=max(self._steps, 1), completed=self._done, width=30),
             f"left {duration(self._left)}" if self._left is not None else "",
         )
-        if metrics:
-            table.add_row(
-                f"reward {metrics['reward/mean']:.3f}",
-                f"pass {metrics['reward/pass']:.1%}   "
-                f"{metrics['rate/tokens_per_s']:.0f} tokens/s   "
-                f"{metrics['rate/verifications_per_s']:.1f} verifications/s",
-                _mismatch(metrics),
-            )
-            if trust := _false_accepts(metrics):
-                table.add_row("second opinion", trust, f"{metrics['trust/cost_s']:.0f} s spent")
-        phase = f"{status.phase} {time.monotonic() - status.phase_since:.0f} s"
+        known = _facts(metrics) if metrics else []
+        if "trust/cost_s" in metrics:
+            known.append(f"second opinions {metrics['trust/cost_s']:.0f} s")
+        doing = [f"{status.phase} {time.monotonic() - status.phase_since:.0f} s"]
         if waited := status.longest_wait():
-            done = f"{status.verify_done}/{status.verify_total} verified, "
-            done += f"{len(status.in_flight)} in flight"
-            table.add_row(phase, done, f"longest: {waited[0]} {waited[1]:.0f} s")
-        else:
-            table.add_row(phase, "", "")
-        return table
+            doing += [
+                f"{status.verify_done}/{status.verify_total} verified",
+                f"{len(status.in_flight)} in flight",
+                f"longest: {waited[0]} {waited[1]:.0f} s",
+            ]
+        lines = _packed(known, self._console.width) + _packed(doing, self._console.width)
+        return Group(head, *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines))
 
 
 def progress_for(status: RunStatus, *, quiet: bool = False) -> LineProgress | None:
-    """The display that suits standard error: live on a terminal, lines otherwise."""
-    kind = LiveProgress if sys.stderr.isatty() else LineProgress
+    """The display that suits standard error: live where it is redrawn, lines otherwise."""
+    kind = LiveProgress if is_redrawn(sys.stderr) else LineProgress
     return None if quiet else kind(status)
 
 
@@ -211,9 +229,9 @@ def scoring_progress(status: RunStatus, *, quiet: bool = False) -> Iterator[None
     """
     Show `done/total`, the rate and the longest verification in flight, redrawn in place.
 
-    Shown on a terminal only: elsewhere the lines and the summary say it all.
+    Shown where lines are redrawn: elsewhere the lines and the summary say it all.
     """
-    if quiet or not sys.stderr.isatty():
+    if quiet or not is_redrawn(sys.stderr):
         yield
         return
     over = threading.Event()
@@ -225,10 +243,8 @@ def scoring_progress(status: RunStatus, *, quiet: bool = False) -> Iterator[None
             waiting = status.longest_wait()
             longest = f"  longest: {waiting[0]} {waiting[1]:.0f} s" if waiting else ""
             rate = status.verify_done / elapsed
-            text = f"{status.verify_done}/{status.verify_total} judged  {rate:.1f}/s{longest}"
-            text = text[: get_terminal_size().columns - 1]  # a wrapped line is not redrawn
-            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            redraw(f"{status.verify_done}/{status.verify_total} judged  {rate:.1f}/s{longest}")
+        redraw("")
 
     thread = threading.Thread(target=draw, daemon=True)
     thread.start()

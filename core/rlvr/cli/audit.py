@@ -19,6 +19,7 @@ from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.config.coerce import names_in
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError
+from rlvr.heartbeat import is_redrawn, redraw
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -134,9 +135,10 @@ async def _audit(
             if getattr(args, "quiet", 0):
                 return
             count = sum(p.id in file.problems for p in problems)
-            clear = "\r\x1b[K" if sys.stderr.isatty() else ""
+            if is_redrawn(sys.stderr):
+                redraw("")
             line = _line(audit, args.weak)
-            print(f"{clear}{count}/{len(problems)}  {line}", file=sys.stderr, flush=True)
+            print(f"{count}/{len(problems)}  {line}", file=sys.stderr, flush=True)
 
         auditor = Auditor(verifier.task, verifier.runner, plan, finished)
         with scoring_progress(status, quiet=args.json):

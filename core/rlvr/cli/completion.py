@@ -80,9 +80,11 @@ def _name_parts(parser: CommandParser, host: PluginHost) -> None:
     for action in parser._actions:
         if action.dest == "plugin":
             action.choices = [status.name for status in host.plugins if status.is_active]
+        elif action.metavar == "PLUGIN":  # broken ones too: one asks what is wrong with them
+            action.choices = [status.name for status in host.plugins]
         elif kind := _KINDS.get(action.dest):
             action.choices = registry.names(kind)
         elif action.metavar in ("FILE", "PATH"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
-        elif action.metavar in ("DIR", "RUN"):
+        elif action.metavar in ("DIR", "RUN", "auto|DIR"):
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

@@ -40,7 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--hook", metavar="NAME", help="only plugins that implement this hook")
     add_json_flag(listing)
     show = verbs.add_parser("show", help="what one plugin offers, with its options")
-    show.add_argument("name", metavar="NAME", help="the plugin's name, as listed")
+    show.add_argument("name", metavar="PLUGIN", help="the plugin's name, as listed")
     add_json_flag(show)
     plugins_new.configure(verbs.add_parser("new", help="write the package of a new plugin"))
     plugins_check.configure(verbs.add_parser("check", help="hold a plugin to its promises"))

@@ -50,7 +50,7 @@ _HERE = "the plugin itself"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
-    parser.add_argument("name", metavar="NAME", help="the plugin's name, as listed")
+    parser.add_argument("name", metavar="PLUGIN", help="the plugin's name, as listed")
     parser.add_argument("words", nargs="*", metavar="key=value", help="an option of its parts")
     parser.add_argument("--dataset", metavar="PATH", help="data set (default: the embedded one)")
     parser.add_argument("--task", default="toy", help="problems for a reward that no task names")

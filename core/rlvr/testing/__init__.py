@@ -1,6 +1,6 @@
 """The test kit for plugin authors: contracts to inherit, fakes to run against, tools to skip by.
 
-Needs pytest (`pip install "rlvr[testing]"`); LossContract, BackendContract and TinyBackend also
+Needs pytest (extra `testing`); LossContract, BackendContract and TinyBackend also
 need torch when they run. Every name is imported when it is first used.
 
 A contract is a class of tests. Inherit it, give one or two factories, and pytest does the rest:

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 from attrs import define, field
 
-from rlvr import ConfigError, UnknownNameError, open_policy
+from rlvr import ConfigError, UnknownNameError, is_redrawn, open_policy, redraw
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig
 from rlvr_chess.selfplay.movers import PolicyMover
@@ -182,17 +182,18 @@ class _Progress:
 
     def step(self, done: int) -> None:
         """Say so where the last word is long enough ago."""
-        now, is_terminal = time.monotonic(), sys.stderr.isatty()
+        now, is_terminal = time.monotonic(), is_redrawn(sys.stderr)
         if now - self._said < (1.0 if is_terminal else 30.0):
             return
         self._said = now
         rate = done / (now - self._began)
         left_s = (self.total - done) / rate
         text = f"{done} of {self.total} positions, {rate:.1f}/s, {left_s / 60:.0f} min left"
-        print(f"\r{text}  " if is_terminal else f"{text}\n", end="", file=sys.stderr, flush=True)
+        redraw(text) if is_terminal else print(text, file=sys.stderr, flush=True)
 
     def end(self, done: int) -> None:
         """Say how long all of it took."""
         seconds = time.monotonic() - self._began
-        before = "\r" if sys.stderr.isatty() else ""
-        print(f"{before}{done} positions in {seconds:.1f} s" + " " * 20, file=sys.stderr)
+        if is_redrawn(sys.stderr):
+            redraw("")
+        print(f"{done} positions in {seconds:.1f} s", file=sys.stderr)

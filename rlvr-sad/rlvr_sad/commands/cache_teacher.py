@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rlvr import ConfigError, open_policy, open_teacher
+from rlvr import ConfigError, is_redrawn, open_policy, open_teacher, redraw
 from rlvr_sad.commands.arguments import parser_of
 from rlvr_sad.teacher_cache.make import Made, Wish, make
 
@@ -71,5 +71,7 @@ async def _make(options: argparse.Namespace) -> Made:
 
 
 def _tell(done: int, of: int) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{done} of {of} trajectories", end="\n" if done == of else "", file=sys.stderr)
+    if is_redrawn(sys.stderr):
+        redraw(f"{done} of {of} trajectories")
+        if done == of:
+            print(file=sys.stderr)
