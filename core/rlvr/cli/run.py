@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
-from rlvr.border.calls import said
 from rlvr.builtin.terminal import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
@@ -19,6 +18,7 @@ from rlvr.config.layers import GONE, Layer
 from rlvr.errors import ConfigError
 from rlvr.evaluation.pass_at_k import gain
 from rlvr.log import get, setup
+from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.owner import RunOwnedError, owned
@@ -161,7 +161,7 @@ def _of_plugins(host: PluginHost, directory: Path) -> dict[str, Any]:
     """The plugins' entries in the summary, without those that fail or are not JSON."""
     hook, entries = "rlvr_run_summarised", dict[str, Any]()
     for name, error in host.announce(hook, directory=directory, entries=entries):
-        log.error("observer_failed", hook=hook, observer=name, error=repr(error))
+        log.error("observer_failed", hook=hook, observer=name, error=said(error))
     faults = {name: _fault_of_entry(name, value) for name, value in entries.items()}
     for name, fault in faults.items():
         if fault:

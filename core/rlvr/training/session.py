@@ -36,6 +36,7 @@ from rlvr.errors import (
 )
 from rlvr.install import rlvr_command
 from rlvr.log import bound, get
+from rlvr.plugins.author_error import said
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import after_training, joined
 from rlvr.records.run_directory import DISK_TROUBLE, RunDir
@@ -161,7 +162,7 @@ async def _close(observers: AsyncExitStack) -> None:
     try:
         await observers.aclose()
     except (Exception, SystemExit) as error:  # the plugin border: it ends no run
-        log.error("observer_failed", hook="__aexit__", observer=culprit(error), error=repr(error))
+        log.error("observer_failed", hook="__aexit__", observer=culprit(error), error=said(error))
 
 
 def _keep_traceback(directory: RunDir) -> None:
