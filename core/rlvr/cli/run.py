@@ -22,7 +22,7 @@ from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.owner import RunOwnedError, owned
-from rlvr.records.run_directory import RunDir
+from rlvr.records.run_directory import RunDir, without_empty_parents
 from rlvr.training.best_checkpoint import best, best_step, sentence
 from rlvr.training.run_json import check_unchanged
 from rlvr.training.second_opinions import FILE
@@ -89,9 +89,12 @@ def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Confi
 def _fresh(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun:
     """A new run, in a directory that this process owns."""
     configured = resolve_configuration(args, host)
+    held.enter_context(without_empty_parents(Path(args.out or "runs/NAME")))
     path = Path(args.out) if args.out else make_default_directory(configured)
     left = held.enter_context(owned(path, makes=True))
-    return Begun(configured, RunDir.create(path), left)
+    directory = RunDir.create(path)
+    held.callback(directory.discard)
+    return Begun(configured, directory, left)
 
 
 def _resumed(args: argparse.Namespace, host: PluginHost, path: Path, held: ExitStack) -> Begun:
