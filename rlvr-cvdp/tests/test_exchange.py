@@ -9,6 +9,7 @@ import pytest
 from rlvr import ConfigError
 from rlvr.evaluation.answers_file import read_answers
 from rlvr.testing.tools import shared_data
+from rlvr_cvdp.commands.calibrate import calibrate
 from rlvr_cvdp.commands.exchange import completion_lines, export_prompts, import_completions
 
 
@@ -108,9 +109,21 @@ def test_files_that_are_not_there(tmp_path):
     with pytest.raises(ConfigError, match="completions were to be read"):
         import_completions(["--completions", str(tmp_path / "nowhere")])
     source = tmp_path / "s.jsonl"
-    source.write_text("")
+    source.write_text('{"id": "a", "completion": "b"}\n')
     with pytest.raises(ConfigError, match="was to be written"):
         import_completions(["--completions", str(source), "--out", str(tmp_path / "no" / "x")])
+
+
+@pytest.mark.parametrize("content", ["", "\n \n", "[]", "id,completion"])
+def test_nothing_to_write_is_said(content, tmp_path):
+    """No problem, no completion: a mistake of the caller, and no empty file."""
+    (tmp_path / "s").write_text(content)
+    for command, flag in ((import_completions, "--completions"), (export_prompts, "--dataset")):
+        with pytest.raises(ConfigError, match="found: no"):
+            command([flag, str(tmp_path / "s"), "--out", str(tmp_path / "x")])
+    with pytest.raises(ConfigError, match="found: no problem in "):
+        calibrate(["--dataset", str(tmp_path / "s"), "--out", str(tmp_path / "x")])
+    assert not (tmp_path / "x").exists()
 
 
 def test_several_completions_of_a_problem_are_scored_each(bench, tmp_path):

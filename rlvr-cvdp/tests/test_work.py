@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from attrs import evolve
 
 from rlvr import ScoredGroup, Trajectory
 from rlvr.testing.tools import require_tool
 from rlvr.training.metrics import of_groups
+from rlvr_cvdp.hdl import names
+from rlvr_cvdp.hdl.names import code
 from rlvr_cvdp.netlist import same
+from rlvr_cvdp.verify import work
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -314,6 +319,20 @@ def test_files_without_a_last_line_end_count(bench):
     one = "module one(input a); endmodule"
     assert bench.judge({"rtl/inc.sv": WRONG.rstrip(), "rtl/one.sv": one}, problem).value == 0.5
     assert bench.judge({"rtl/inc.sv": WRONG.rstrip(), "rtl/one.sv": "// one"}, problem).value == 0.0
+
+
+@pytest.mark.places("warm")
+@pytest.mark.parametrize("given", ["", GIVEN], ids=["new", "beside a given file"])
+def test_each_text_is_read_as_tokens_once(bench, monkeypatch, given):
+    """An answer may be a megabyte long: no text of it is split into tokens again."""
+    read = Counter()
+    monkeypatch.setattr(names, "code", reading := lambda text: read.update([text]) or code(text))
+    monkeypatch.setattr(work, "code", reading)
+    problem = bench.problem(context={"rtl/inc.sv": given} if given else {})
+
+    assert bench.rtl(WRONG, problem).value == 0.5
+    assert any("a ^ 3" in text for text in read)
+    assert {text: count for text, count in read.items() if count > 1 and "a ^ 3" in text} == {}
 
 
 @pytest.mark.places("warm")

@@ -81,7 +81,10 @@ def test_labelled_files_that_are_odd(write: Any, tmp_path: Path) -> None:
     """No file and bytes that are no UTF-8 are said; U+2028 and a record that is refused are not."""
     bad = tmp_path / "bad.jsonl"
     bad.write_bytes(b"\xff\xfe\n")
-    for path, why in ((tmp_path / "none.jsonl", "No such file"), (bad, "no UTF-8")):
+    nothing = tmp_path / "nothing.jsonl"
+    nothing.write_text("\n")
+    faults = {tmp_path / "none.jsonl": "No such file", bad: "no UTF-8", nothing: "no record in it"}
+    for path, why in faults.items():
         done = rlvr("sad", "gold", path)
         assert (done.returncode, why in done.stderr) == (2, True), done.stderr
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -280,6 +281,8 @@ def test_a_broken_part_is_named_in_a_few_lines(
     assert "broken" in message or kind == "curriculum", message
     assert kind in message or how.startswith("curriculum.ids"), message
     assert word in message
+    if how.endswith("raises"):
+        assert re.search(r"OSError: .*No space left on device \(\S*broken\.py:\d+\)", message)
     if how == "advantage raises":
         assert "No space left" in (site.home / "r" / "traceback.txt").read_text()
 

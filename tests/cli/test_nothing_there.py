@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from rlvr import ConfigError, score
+from rlvr.cli.main import main
 from rlvr.testing import require_tool
 from tests.conftest import PluginSite
 
@@ -80,6 +84,45 @@ def test_golden_without_any_reference_is_no_result(rlvr: Call, tmp_path: Path) -
 
     assert done.returncode == 2, done.stderr
     assert "none for any of the 1 problems" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["score", "eval"])
+@pytest.mark.parametrize("content", ["", "\n  \n\r\n", "\t"], ids=["empty", "blank", "a tab"])
+def test_a_file_without_an_answer_is_no_result(
+    command: str, content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """0 of 0 answers is a usage mistake (exit 2), from a file, standard input and Python."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "a.jsonl").write_text(content, encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(content.encode())))
+
+    for source, name in (("a.jsonl", "a.jsonl"), ("-", "standard input")):
+        assert main([command, "--task", "toy", "--completions", source, "--out", "o.jsonl"]) == 2
+        said = capsys.readouterr()
+        assert f"the answers in {name} were to be" in said.err
+        assert "found: none for any of the 4 problems" in said.err
+        assert not said.out
+    assert not (tmp_path / "o.jsonl").exists()
+    with pytest.raises(ConfigError, match="none for any of the 4 problems"):
+        score(task="toy", completions=[])
+
+
+@pytest.mark.parametrize("content", ["[]", "id,completion", '[{"id": "toy_a"}]', "{}"])
+def test_lines_that_are_no_answers_are_not_scored(
+    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """A header, an array: exit 2, and nobody is told that the others were scored."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "a.jsonl").write_text(content, encoding="utf-8")
+
+    assert main(["score", "--task", "toy", "--completions", "a.jsonl"]) == 2
+    assert (
+        "1 of 1 lines of a.jsonl could not be used; nothing was scored." in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("source", [["--golden"], ["--completions", "a.jsonl"]])

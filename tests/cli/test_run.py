@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -386,6 +387,14 @@ def test_rescore_says_what_it_could_not_score(rlvr: Call, begun: Path) -> None:
     assert "toy_gone" in done.stderr
 
     assert rlvr("rescore", "r", "toy.fail_share=1.0").returncode == 5
+
+    for file in (begun / "trajectories").glob("*.jsonl"):
+        text = re.sub('"id": "toy_', '"id": "gone_', file.read_text(encoding="utf-8"))
+        file.write_text(text, encoding="utf-8")
+    done = rlvr("rescore", "r", "--out", "none.jsonl")
+    assert done.returncode == 2, done.stdout
+    assert "found: none is of the data set's 4 problems, but of gone_" in done.stderr
+    assert not (begun.parent / "none.jsonl").exists()
 
 
 def test_a_damaged_run_is_named_and_passed_over(rlvr: Call, tmp_path: Path) -> None:

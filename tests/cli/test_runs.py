@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import subprocess
+import sys
 
 import pytest
+
+from rlvr.cli.main import main
+from rlvr.records.owner import _record
 
 RECORD = {
     "id": "one",
@@ -98,3 +105,100 @@ def test_a_half_written_line_is_named(runs):
 
     assert len(json.loads(done.stdout)["metrics"]) == 2
     assert "line 3 is no JSON object" in done.stderr
+
+
+def begun(runs, pid):
+    """The run, with the status that its process wrote when it began."""
+    path = runs.home / "runs" / "one"
+    record = RECORD | {"status": "running", "pid": pid}
+    (path / "run.json").write_text(json.dumps(record), encoding="utf-8")
+    return path
+
+
+def statuses(runs, capsys, monkeypatch):
+    """The status of the run as list and show tell it."""
+    monkeypatch.chdir(runs.home)
+    told = []
+    for words in (["list"], ["show", "one"]):
+        assert main(["runs", *words, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        told.append((found[0] if isinstance(found, list) else found)["status"])
+    return told
+
+
+def test_a_run_whose_process_was_killed_is_stopped(runs, capsys, monkeypatch):
+    """SIGKILL lets nobody write a status: the lock says who lives."""
+    code = """
+import os, sys, time
+from pathlib import Path
+from rlvr.records.owner import owned
+with owned(Path(sys.argv[1])):
+    print(os.getpid(), flush=True)
+    time.sleep(600)
+"""
+    folder = runs.home / "runs" / "one"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(folder)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            path = begun(runs, int(process.stdout.readline()))
+            before = (path / "owner.lock").read_bytes()
+            assert statuses(runs, capsys, monkeypatch) == ["running"] * 2
+            begun(runs, process.pid + 1)  # another process writes there: a rescore of a dead run
+            assert statuses(runs, capsys, monkeypatch) == ["stopped"] * 2
+            begun(runs, process.pid)
+        finally:
+            process.kill()
+    assert statuses(runs, capsys, monkeypatch) == ["stopped"] * 2
+    assert (path / "owner.lock").read_bytes() == before
+    assert main(["runs", "show", "one"]) == 0
+    assert "go on with: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lock", "status"),
+    [
+        (None, "stopped"),  # removed, or never there: a copy without it
+        ("", "stopped"),  # released
+        ("no record", "stopped"),
+        ({"host": "elsewhere", "pid": 1}, "stopped"),  # of a machine that has lost power
+    ],
+)
+def test_a_lock_that_nobody_holds_is_of_a_stopped_run(runs, lock, status, capsys, monkeypatch):
+    """Whatever its text says: the file system would show a lock, of any machine."""
+    path = begun(runs, 1)
+    if lock is not None:
+        text = lock if isinstance(lock, str) else json.dumps(lock)
+        (path / "owner.lock").write_text(text, encoding="utf-8")
+
+    assert statuses(runs, capsys, monkeypatch) == [status] * 2
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ({"pid": 2**22 + 1}, "stopped"),
+        ({"boot": "before"}, "stopped"),
+        ({}, "running"),
+        ({"host": "elsewhere"}, "running"),  # nobody here can know
+    ],
+)
+def test_without_locks_the_process_says_it(runs, told, status, capsys, monkeypatch):
+    """Some file systems have no locks: then the machine and the process id of the record count."""
+    path = begun(runs, os.getpid())
+    (path / "owner.lock").write_text(json.dumps(_record(path) | told), encoding="utf-8")
+
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+
+    assert statuses(runs, capsys, monkeypatch) == [status] * 2
+
+
+def test_a_run_that_ended_keeps_its_status(runs, capsys, monkeypatch):
+    """Done, failed and interrupted were written by the run itself."""
+    for status in ("done", "failed", "interrupted"):
+        path = runs.home / "runs" / "one" / "run.json"
+        path.write_text(json.dumps(RECORD | {"status": status}), encoding="utf-8")
+        assert statuses(runs, capsys, monkeypatch) == [status] * 2

@@ -79,7 +79,7 @@ def test_the_table(site):
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()]
     assert ["one:", "done,", "step", "4", "of", "4,", "8", "s"] in rows
-    assert ["two:", "running,", "step", "3", "of", "4,", "4", "s"] in rows
+    assert ["two:", "stopped,", "step", "3", "of", "4,", "4", "s"] in rows
     assert ["reward/mean", "one", "4", "0.6", "0.8", "3", "0.6"] in rows
     assert ["reward/mean", "two", "3", "0.5", "0.5", "3", "0.5"] in rows
     assert ["kl/reference", "one", "0", "-", "-", "-", "-"] in rows
@@ -153,7 +153,7 @@ def test_runs_without_metrics_yet(site):
     drawn = site.rlvr("runs", "compare", "new", "newer", "--out", "c.svg")
 
     assert beside.returncode == alone.returncode == 0, beside.stderr + alone.stderr
-    assert "new: running, step 0 of 4" in beside.stdout
+    assert "new: stopped, step 0 of 4" in beside.stdout
     assert "no metrics in any of these runs yet" in alone.stdout
     assert "0.3" in alone.stdout
     assert drawn.returncode == 2

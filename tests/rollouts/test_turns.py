@@ -273,7 +273,10 @@ def test_a_failing_episode_sinks_only_itself() -> None:
 
     trajectories = [t for group in sample(Tasked(make)) for t in group.trajectories]
     assert [t.finish for t in trajectories] == ["stop", "error", *["stop"] * 4]
-    assert "the tool caught fire" in trajectories[1].error
+    file, line = Path(__file__).name, fail.__code__.co_firstlineno + 1
+    said = f"{Told.__qualname__}: take raised RuntimeError: the tool caught fire ("
+    assert said in trajectories[1].error
+    assert trajectories[1].error.endswith(f"{file}:{line})")
     assert [len(t.completions) for t in trajectories] == [2, 1, 2, 2, 2, 2]
 
 

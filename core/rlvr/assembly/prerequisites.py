@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from rlvr.border.calls import said, told_by
+from rlvr.border.calls import told_by
 from rlvr.errors import PartError, PrerequisiteError, RlvrError
+from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
 from rlvr.specs import Check, CheckResult
 

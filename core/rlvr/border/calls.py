@@ -18,6 +18,7 @@ import numpy as np
 from attrs import field, frozen
 
 from rlvr.errors import PartError, RlvrError
+from rlvr.plugins.author_error import said
 from rlvr.plugins.resolve import load_object
 from rlvr.specs import NamedRecord, PartSpec
 
@@ -30,7 +31,8 @@ _OWN = "builtin"
 """The provider of the core's own parts."""
 _NUMBERS = (int, float, np.number, np.bool_)
 _SHOWN = 300
-"""Characters of a foreign text that a message shows."""
+"""Characters of a foreign value that a message shows."""
+_TRACE = " (--debug shows the traceback)"
 
 
 def built(spec: PartSpec, part: object) -> None:
@@ -112,7 +114,7 @@ class Border:
         return PartError(
             f"{who} did not keep its promise: {method}{of}.",
             f"promised: {promised}; came: {came}",
-            "correct the plugin, or choose another part",
+            f"correct the plugin{_TRACE if error else ''}, or choose another part",
         )
 
     def sentence(self, came: str) -> str:
@@ -188,16 +190,6 @@ def is_finite(value: object) -> bool:
         return isinstance(value, _NUMBERS) and math.isfinite(value)
     except OverflowError:
         return False
-
-
-def said(error: BaseException) -> str:
-    """Class and text of an error in one line; its text may be long, or fail to be made."""
-    try:
-        text = " ".join(str(error).split())
-    except (Exception, SystemExit) as second:  # the plugin border: its __str__ is the plugin's
-        text = f"(its text raised {type(second).__name__})"
-    short = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-    return f"{type(error).__name__}: {short}" if short else type(error).__name__
 
 
 def article(noun: str) -> str:

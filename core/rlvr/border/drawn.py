@@ -10,10 +10,15 @@ from typing import Any, get_args
 
 import numpy as np
 
-from rlvr.border.calls import Border, said, shown
+from rlvr.border.calls import Border, shown
 from rlvr.errors import RlvrError
 from rlvr.parts import EpisodeResult, Tokenizer
+from rlvr.plugins.author_error import said
 from rlvr.types import Completion, Finish, Message, Problem, Segment, Trajectory
+
+
+class MisfitError(ValueError):
+    """A text that a part cannot handle, or a wrong result, in a sentence that names the part."""
 
 
 def fault_of_completion(found: object) -> str:
@@ -106,7 +111,7 @@ def ids_by(tokenizer: Tokenizer, method: str, *given: Any, **options: Any) -> li
 
     Raises:
         PartError: It gives something else.
-        ValueError: It raised, which may be for want of one text's characters; named as well.
+        MisfitError: It raised, which may be for want of one text's characters; named as well.
     """
     at = Border(tokenizer, "tokenizer", method, promised="ids of its vocabulary")
     try:
@@ -114,7 +119,7 @@ def ids_by(tokenizer: Tokenizer, method: str, *given: Any, **options: Any) -> li
     except RlvrError:
         raise
     except Exception as error:  # the plugin border
-        raise ValueError(at.sentence(f"it raised {said(error)}")) from error
+        raise MisfitError(at.sentence(f"it raised {said(error)}")) from error
     at.check(fault_of_ids(found, tokenizer.vocab_size))
     return list(found)
 

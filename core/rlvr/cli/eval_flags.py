@@ -63,7 +63,8 @@ def _check_report(args: argparse.Namespace, against: str | None) -> None:
             "an evaluation that was written before was to be read (--report).",
             f"found: {', '.join(given)}, which would have no effect on it",
         )
-    if Path(args.report).is_file() and not holds_verdicts(Path(args.report)):
+    path = Path(args.report)
+    if path.is_file() and path.read_bytes().strip() and not holds_verdicts(path):
         raise ConfigError(
             f"an evaluation was to be read from {args.report} (--report).",
             "found: answers without a verdict",

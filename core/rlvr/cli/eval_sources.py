@@ -23,7 +23,7 @@ from rlvr.config.coerce import names_in
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError
 from rlvr.evaluation import contamination
-from rlvr.evaluation.answers_file import group_answers, read_answers, with_missing
+from rlvr.evaluation.answers_file import group_answers, none_found, read_answers, with_missing
 from rlvr.evaluation.breakdown import check_labels
 from rlvr.evaluation.saved import read_judged
 from rlvr.parts import Policy, Task
@@ -172,12 +172,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         for reason in completions.unusable:
             print(f"rlvr: {source}: {reason}", file=sys.stderr)
         if not any(group.trajectories for group in completions.groups):
-            raise ConfigError(
-                f"the answers in {source} were to be evaluated.",
-                f"found: none for any of the {len(problems)} problems of split '{options.split}'",
-                'a line is {"id": ..., "completion": ...} or {"id": ..., "files": {...}}; '
-                "check --dataset and --split",
-            )
+            raise none_found(args.completions, "evaluated", len(problems), options.split)
         begun = time.monotonic()
         with scoring_progress(status, quiet=args.json):
             scored = await verifier.runner.groups(completions.groups, is_checked=False)

@@ -150,7 +150,8 @@ def _report(error: RlvrError, words: Sequence[str]) -> int:
 
 
 def _report_bug(error: Exception, words: Sequence[str]) -> int:
-    from rlvr.border.calls import culprit, said
+    from rlvr.border.calls import culprit
+    from rlvr.plugins.author_error import said
 
     shown = error if _is_debugging(words) else None
     if (advice := _advice(error)) is not None:

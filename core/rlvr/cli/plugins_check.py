@@ -145,7 +145,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
         if refusal := offered.unfit(spec, error):
             report.refuse(part, refusal)
         else:
-            report.add(part, asked, said(error), mended_by(error, spec.target, offered.plugin))
+            report.add(part, asked, said(error), mended_by(error, spec.target))
         return False
     report.built_s[part] = spent_s = time.perf_counter() - begun
     report.hold(part)
@@ -182,7 +182,7 @@ def _check_record(spec: Any, offered: Offered, report: Report) -> None:
                     raise TypeError(f"{spec.target} cannot be called")
     except Exception as error:  # the plugin border
         target = f"{part} in {offered.module}" if isinstance(spec, AlgorithmSpec) else spec.target
-        report.add(part, asked, said(error), mended_by(error, target, spec.provider))
+        report.add(part, asked, said(error), mended_by(error, target))
     else:
         report.hold(part)
 
@@ -221,7 +221,7 @@ class _Kit:
             self.report.refuse(part, refusal)
             return
         promise = (node.obj.__doc__ or node.name).strip().splitlines()[0]
-        do = mended_by(error, target, self.offered.plugin)
+        do = mended_by(error, target)
         contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
         if own := [n for n, v in vars(contract).items() if type(v) is bool]:
             do += f"; or say how it differs: --set {part.split()[1]}.NAME=VALUE ({', '.join(own)})"
@@ -270,7 +270,7 @@ def _audit(
         report.refuse(part, error)
         return
     except Exception as error:  # the plugin border
-        do = mended_by(error, spec.target, args.name)
+        do = mended_by(error, spec.target)
         report.add(part, f"{command} was to be run.", said(error), do)
         return
     for name in done:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import traceback
 from collections import Counter
 from typing import Any
 
@@ -12,6 +11,7 @@ from attrs import define, field, frozen
 
 from rlvr.cli.output import table
 from rlvr.errors import ExitCode, PartError, PrerequisiteError, explain
+from rlvr.plugins import author_error
 
 
 @frozen
@@ -109,27 +109,15 @@ def one_line(text: object) -> str:
 
 def said(error: BaseException) -> str:
     """An error in words; of a failed assertion its message, else the values that pytest shows."""
-    text = str(error) or "no message"
     if not isinstance(error, AssertionError):
-        return text if isinstance(error, PartError) else f"{type(error).__name__}: {text}"
-    message, _, _ = text.partition("\nassert ")
+        return str(error) if isinstance(error, PartError) else author_error.said(error)
+    message, _, _ = (text := str(error) or "no message").partition("\nassert ")
     return text if re.match(r"\W|\w+\(", message) else message  # a repr has no words
 
 
-def mended_by(error: BaseException, target: str, plugin: str) -> str:
-    """The deepest line of the plugin's own code in the traceback, else what the spec names."""
-    frames = [*traceback.walk_tb(error.__traceback__)]
-    cause = error.__cause__
-    while cause is not None:
-        frames += traceback.walk_tb(cause.__traceback__)
-        cause = cause.__cause__
-    own = target.partition(":")[0].partition(".")[0]
-    places = [
-        f"{frame.f_code.co_filename}:{line}"
-        for frame, line in frames
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == own
-    ]
-    return f"mend {places[-1] if places else target}"
+def mended_by(error: BaseException, target: str) -> str:
+    """The innermost line of the author's code in the traceback, else what the spec names."""
+    return f"mend {author_error.place_of(error) or target}"
 
 
 def print_report(args: argparse.Namespace, report: Report) -> None:

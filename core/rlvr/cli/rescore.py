@@ -94,6 +94,13 @@ async def _rescore(
     async with open_verifier(configured, context, RunStatus()) as verifier:
         problems = {p.id: p for p in problems_of(verifier.task, "all")}
         known = [line for line in lines if line["id"] in problems]
+        if not known:
+            raise ConfigError(
+                f"{len(lines)} trajectories of {directory.path} were to be scored again.",
+                f"found: none is of the data set's {len(problems)} problems, but of "
+                f"{lines[0]['id']} and the like",
+                "give the data set of the run its problems back",
+            )
         outcomes = await verifier.runner.pairs(
             [(problems[line["id"]], line["trajectory"]) for line in known]
         )

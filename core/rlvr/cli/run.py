@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
-from rlvr.border.calls import said
 from rlvr.builtin.terminal import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
@@ -19,10 +18,11 @@ from rlvr.config.layers import GONE, Layer
 from rlvr.errors import ConfigError
 from rlvr.evaluation.pass_at_k import gain
 from rlvr.log import get, setup
+from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.owner import RunOwnedError, owned
-from rlvr.records.run_directory import RunDir
+from rlvr.records.run_directory import RunDir, without_empty_parents
 from rlvr.training.best_checkpoint import best, best_step, sentence
 from rlvr.training.run_json import check_unchanged
 from rlvr.training.second_opinions import FILE
@@ -89,9 +89,12 @@ def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Confi
 def _fresh(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun:
     """A new run, in a directory that this process owns."""
     configured = resolve_configuration(args, host)
+    held.enter_context(without_empty_parents(Path(args.out or "runs/NAME")))
     path = Path(args.out) if args.out else make_default_directory(configured)
     left = held.enter_context(owned(path, makes=True))
-    return Begun(configured, RunDir.create(path), left)
+    directory = RunDir.create(path)
+    held.callback(directory.discard)
+    return Begun(configured, directory, left)
 
 
 def _resumed(args: argparse.Namespace, host: PluginHost, path: Path, held: ExitStack) -> Begun:
@@ -161,7 +164,7 @@ def _of_plugins(host: PluginHost, directory: Path) -> dict[str, Any]:
     """The plugins' entries in the summary, without those that fail or are not JSON."""
     hook, entries = "rlvr_run_summarised", dict[str, Any]()
     for name, error in host.announce(hook, directory=directory, entries=entries):
-        log.error("observer_failed", hook=hook, observer=name, error=repr(error))
+        log.error("observer_failed", hook=hook, observer=name, error=said(error))
     faults = {name: _fault_of_entry(name, value) for name, value in entries.items()}
     for name, fault in faults.items():
         if fault:

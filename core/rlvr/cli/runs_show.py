@@ -8,7 +8,8 @@ from typing import Any
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ExitCode
-from rlvr.records.read_runs import locate, read_run
+from rlvr.install import rlvr_command
+from rlvr.records.read_runs import STOPPED, locate, read_run
 from rlvr.training.best_checkpoint import best, best_step, recorded_reports, sentence
 from rlvr.verification.trust import Trust, by_answer
 
@@ -46,6 +47,9 @@ def main(args: argparse.Namespace) -> int:
     for key in KEYS:
         if key in run.record:
             print(f"  {key}: {run.record[key]}")
+    if run.record.get("status") == STOPPED:
+        command = rlvr_command("run", "--resume", str(run.path))
+        print(f"  it was killed, or its machine went down; go on with: {command}")
     if found is not None:
         print(f"  best: {sentence(found)}")
     judged = [e for e in run.evaluations if not e.get("measures")]

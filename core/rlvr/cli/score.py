@@ -20,7 +20,7 @@ from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.errors import ConfigError, ExitCode
-from rlvr.evaluation.answers_file import Answer, golden_answers, read_answers
+from rlvr.evaluation.answers_file import Answer, golden_answers, none_found, read_answers
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -66,9 +66,10 @@ def main(args: argparse.Namespace) -> int:
         return int(ExitCode.VERIFIER)
     broken = [str(r["error"]) for r in records if _is_unusable(r)]
     if broken and not args.golden:  # everything that could be judged is written
+        others = "the others were" if len(broken) < summary["answers"] else "nothing was"
         print(
             f"rlvr: {len(broken)} of {summary['answers']} lines of {args.completions} could not be "
-            f"used; the others were scored.\n  found: {broken[0]}    (exit {int(ExitCode.USAGE)})",
+            f"used; {others} scored.\n  found: {broken[0]}    (exit {int(ExitCode.USAGE)})",
             file=sys.stderr,
         )
         return int(ExitCode.USAGE)
@@ -112,6 +113,8 @@ async def _score(
                 )
         else:
             answers = list(read_answers(args.completions, problems, unsupported))
+            if not answers:
+                raise none_found(args.completions, "scored", len(problems), args.split)
         pairs = [(problems[a.id], a.trajectory) for a in answers if a.trajectory is not None]
         with scoring_progress(status, quiet=args.json):
             outcomes = iter(await verifier.runner.pairs(pairs))

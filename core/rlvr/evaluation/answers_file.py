@@ -12,7 +12,7 @@ import attrs
 from attrs import frozen
 
 from rlvr.border.promises import reference_of
-from rlvr.errors import UnknownNameError
+from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.parts import Task
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.suggest import did_you_mean
@@ -52,6 +52,18 @@ def golden_answers(task: Task, problems: Iterable[Problem]) -> Iterator[Answer]:
         reference = reference_of(task, problem)
         error = "" if reference is not None else "the data set holds no reference answer"
         yield Answer(id=problem.id, trajectory=reference, error=error)
+
+
+def none_found(source: str | bytes, doing: str, problems: int, split: str) -> ConfigError:
+    """The error of a command that was given answers, of which none is to a problem of a split."""
+    name = "completions" if isinstance(source, bytes) else source
+    name = "standard input" if name == "-" else name
+    return ConfigError(
+        f"the answers in {name} were to be {doing}.",
+        f"found: none for any of the {problems} problems of split '{split}'",
+        'a line is {"id": ..., "completion": ...} or {"id": ..., "files": {...}}; '
+        "check --dataset and --split",
+    )
 
 
 def read_answers(

@@ -20,6 +20,7 @@ from attrs import evolve
 import rlvr
 from rlvr.errors import PluginError
 from rlvr.install import pip_install
+from rlvr.plugins.author_error import said
 from rlvr.plugins.discovery import Found
 from rlvr.plugins.status import PluginStatus
 
@@ -54,8 +55,7 @@ def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
 
 def broken(status: PluginStatus, error: BaseException, doing: str = "") -> PluginStatus:
     """The same plugin, broken by `error` while `doing` something."""
-    first = (str(error).strip() or "no message").splitlines()[0]
-    reason = f"{doing}{': ' if doing else ''}{type(error).__name__}: {first}"
+    reason = f"{doing}{': ' if doing else ''}{said(error)}"
     if isinstance(error, ImportError):
         reason += reinstall(status)
     return evolve(status, status="broken", reason=reason, error=error, offers={})

@@ -7,6 +7,7 @@ from typing import Any
 
 from rlvr.errors import PluginError, RlvrError
 from rlvr.install import pip_install
+from rlvr.plugins.author_error import said
 from rlvr.plugins.discovery import discover
 
 
@@ -28,7 +29,7 @@ def load_object(target: str, provider: str = "") -> Any:
         whose = f"plugin {provider!r} ({distribution})" if provider else distribution
         raise PluginError(
             f"{whose} could not load {target!r}",
-            f"{type(error).__name__}: {error}",
+            said(error),
             _remedy(error, distribution),
         ) from error
     try:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.errors import ConfigError
-from rlvr.records.lock import LOCK, Lock
+from rlvr.records.lock import LOCK, LONGEST_RECORD, Lock, is_free, record_in
 from rlvr.records.run_directory import RECORDS, check_writable, now
 
 PATIENCE = 40
@@ -90,6 +90,26 @@ def apart_from_runs(path: Path) -> Iterator[None]:
                     "choose another place with --out",
                 )
         yield
+
+
+def is_running(directory: Path, pid: object) -> bool:
+    """
+    Whether the process that wrote "running" into a run's `run.json` still owns the directory.
+
+    Args:
+        directory: Of the run; nothing is written there.
+        pid: The process id in `run.json`: `rlvr rescore` of a run that was killed has its lock too.
+    """
+    is_unlocked = is_free(directory)
+    found: dict[str, Any] | None = None
+    with contextlib.suppress(OSError), (directory / LOCK).open("rb") as file:
+        found = record_in(file.read(LONGEST_RECORD))
+    if is_unlocked is None:  # no locks on this file system: only this machine's processes are seen
+        if found is None:
+            return False
+        is_restarted = found.get("boot") != _boot() and found.get("host") == socket.gethostname()
+        return not is_restarted and not _is_dead(found)
+    return not is_unlocked and pid in (None, (found or {}).get("pid", pid))
 
 
 def _is_run(folder: Path) -> bool:

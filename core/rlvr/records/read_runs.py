@@ -9,9 +9,12 @@ from attrs import field, frozen
 
 from rlvr.errors import ConfigError, UnknownNameError
 from rlvr.records.json_lines import object_in, read_lines
+from rlvr.records.owner import is_running
 from rlvr.suggest import did_you_mean
 
 DEFAULT_DIRECTORY = "runs"
+STOPPED = "stopped"
+"""Status of a run that was killed, or whose machine went down: it could not write how it ended."""
 
 
 @frozen(kw_only=True)
@@ -21,7 +24,7 @@ class RunRecord:
 
     Attributes:
         path: Its directory.
-        record: `run.json`.
+        record: `run.json`; its `status` is "stopped" where that says "running" and no process runs.
         metrics: The objects of `metrics.jsonl`, one a finished step.
         evaluations: The objects of `eval.jsonl`.
         opinions: Second opinions on answers called right, the objects of `opinions.jsonl`.
@@ -66,6 +69,8 @@ def read_run(path: Path) -> RunRecord:
         record = object_in(path / "run.json")
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path / 'run.json'} cannot be read", f"found: {error}") from error
+    if record.get("status") == "running" and not is_running(path, record.get("pid")):
+        record = {**record, "status": STOPPED}
     return RunRecord(
         path=path,
         record=record,

@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,9 @@ RECORDS = frozenset(
     | {"trajectories", "trackers", "checkpoints", "curve.png", "traceback.txt", "owner.lock"}
 )
 """Files and folders that a run writes: no command may put its results in their place."""
+
+_ON_THE_SIDE = ("events.jsonl", "trace.jsonl")
+"""Files that are worth nothing without a run."""
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -90,6 +93,18 @@ def check_writable(path: Path) -> None:
         ) from error
 
 
+@contextlib.contextmanager
+def without_empty_parents(path: Path) -> Iterator[None]:
+    """Remove in the end the folders above a path that were made within the block and are empty."""
+    missing = [folder for folder in path.parents if not folder.exists()]
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # not empty, and so none of those above it
+            for folder in missing:
+                folder.rmdir()
+
+
 class RunDir:
     """One run on disk."""
 
@@ -143,11 +158,20 @@ class RunDir:
             )
         return cls(path)
 
+    def take_back(self) -> None:
+        """Remove `run.json` of a run that was refused before it wrote anything besides."""
+        with contextlib.suppress(OSError):
+            folders = [self.path, self.path / "trajectories", self.path / "checkpoints"]
+            names = {entry.name for folder in folders for entry in folder.iterdir()}
+            if names <= {"run.json", "owner.lock", "trajectories", "checkpoints", *_ON_THE_SIDE}:
+                (self.path / "run.json").unlink()
+
     def discard(self) -> None:
         """Remove the directory if no run has begun in it; files of others stay."""
         if (self.path / "run.json").exists():
             return
-        self.events_file.unlink(missing_ok=True)
+        for name in _ON_THE_SIDE:
+            (self.path / name).unlink(missing_ok=True)
         for folder in (self.path / "trajectories", self.path / "checkpoints", self.path):
             with contextlib.suppress(OSError):  # not empty, so not ours alone
                 folder.rmdir()

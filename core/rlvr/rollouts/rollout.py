@@ -6,8 +6,9 @@ from typing import Any, cast
 
 from attrs import define, evolve, field
 
-from rlvr.border.calls import Border, shown
+from rlvr.border.calls import Border, label, shown
 from rlvr.border.drawn import (
+    MisfitError,
     fault_of_completion,
     fault_of_ids,
     fault_of_messages,
@@ -19,6 +20,7 @@ from rlvr.border.promises import episode_of
 from rlvr.errors import ConfigError, PartError, PrerequisiteError
 from rlvr.log import get
 from rlvr.parts import Episode, EpisodeResult, Policy, Task
+from rlvr.plugins.author_error import log_traceback, said
 from rlvr.seeds import seed_of
 from rlvr.types import (
     Completion,
@@ -110,10 +112,22 @@ class _Rollout:
         if policy.version == version:
             self.digests[version] = digest
 
-    def fail(self, error: Exception | str) -> None:
-        why = error if isinstance(error, str) else repr(error)
+    def fail(self, why: str) -> None:
         log.warning("rollout_failed", problem=self.problem.id, error=why)
         self.finish, self.error, self.is_over = "error", why, True
+
+    def broke(self, error: Exception) -> None:
+        """End this rollout with an error of its episode: class, method, error, place."""
+        if isinstance(error, MisfitError):  # a sentence that says it all
+            self.fail(str(error))
+            return
+        log_traceback(error)
+        who, trace, method = label(self.episode, "episode"), error.__traceback__, ""
+        while trace is not None and not method:
+            is_ours = trace.tb_frame.f_globals.get("__name__") == __name__
+            method = "" if is_ours else trace.tb_frame.f_code.co_name
+            trace = trace.tb_next
+        self.fail(f"{who}: {method or 'it'} raised {said(error)}")
 
     async def prompt(self, policy: Policy, params: SamplingParams) -> bool:
         """Put the next prompt before the policy; False when the rollout is over."""
@@ -122,7 +136,7 @@ class _Rollout:
         except (ConfigError, PrerequisiteError, PartError):  # every rollout's: a template, a tool
             raise
         except Exception as error:  # the plugin border: one episode must not sink the rest
-            self.fail(error)
+            self.broke(error)
             return False
         if prompt is None:
             return False
@@ -164,7 +178,7 @@ class _Rollout:
                 tokens = [*closing, *ids_by(tokenizer, "render", messages, first=is_first)]
                 text = "\n".join(m.content for m in messages)
         if fault or (is_first and not tokens):
-            raise TypeError(at.sentence(fault or "none, as the first prompt"))
+            raise MisfitError(at.sentence(fault or "none, as the first prompt"))
         return tokens, text
 
     async def take(self, completion: Completion) -> None:
@@ -186,7 +200,7 @@ class _Rollout:
         except PrerequisiteError:  # the machine's fault, and so every rollout's
             raise
         except Exception as error:  # the plugin border
-            self.fail(error)
+            self.broke(error)
 
     def close(self) -> None:
         """Keep what the episode leaves behind besides its text."""
@@ -196,10 +210,10 @@ class _Rollout:
             result: object = self.episode.result()
             at = Border(self.episode, "episode", "result", promised="an EpisodeResult")
             if fault := fault_of_result(result):
-                raise TypeError(at.sentence(fault))
+                raise MisfitError(at.sentence(fault))
             self.result = cast(EpisodeResult, result)
         except Exception as error:  # the plugin border
-            self.fail(error)
+            self.broke(error)
 
     def trajectory(self, policy: Policy, params: SamplingParams) -> Trajectory:
         versions = tuple(dict.fromkeys(self.versions))

@@ -16,6 +16,7 @@ from rlvr.border.promises import check_saved
 from rlvr.evaluation.contamination import marked
 from rlvr.log import get
 from rlvr.parts import Callback, LearningPart
+from rlvr.plugins.author_error import log_traceback, said
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.run_directory import RunDir
@@ -54,7 +55,7 @@ class Callbacks:
         kept = {name: facts[name] for name in ("step", "outcome") if name in facts}
         log.debug(hook.removeprefix("rlvr_"), **kept)
         for name, error in self.host.announce(hook, run=self.run, **facts):
-            log.error("observer_failed", hook=hook, observer=name, error=repr(error))
+            self._failed(hook, name, error)
         method = hook.removeprefix("rlvr_")
         for part in self.parts:
             try:
@@ -64,7 +65,11 @@ class Callbacks:
                     raise TypeError(f"{method} is async; it is a plain method, never awaited")
             except (Exception, SystemExit) as error:  # the plugin border: the run goes on
                 who = label(part, "callback")
-                log.error("observer_failed", hook=hook, observer=who, error=repr(error))
+                self._failed(hook, who, error)
+
+    def _failed(self, hook: str, observer: str, error: BaseException) -> None:
+        log_traceback(error)
+        log.error("observer_failed", hook=hook, observer=observer, error=said(error))
 
     def groups_scored(
         self, step: int, groups: Sequence[ScoredGroup], *, are_recorded: bool = False

@@ -29,13 +29,16 @@ from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
     CheckpointError,
+    ConfigError,
     PartError,
+    PrerequisiteError,
     RlvrError,
     RunInterruptedError,
     VerifierError,
 )
 from rlvr.install import rlvr_command
 from rlvr.log import bound, get
+from rlvr.plugins.author_error import said
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import after_training, joined
 from rlvr.records.run_directory import DISK_TROUBLE, RunDir
@@ -102,6 +105,7 @@ async def _run(
     )
     watch = Callbacks(host=configured.host, run=info, directory=directory, status=status)
     outcome, observers = "failed", AsyncExitStack()  # open until they are told the end
+    is_refused = False
     with bound(run_id=info.id), _interruptible():
         try:
             check_prerequisites(configured.host, configured.chosen.task.provider)
@@ -148,20 +152,22 @@ async def _run(
         except Exception as error:
             if isinstance(error, PartError) or not isinstance(error, RlvrError):
                 _keep_traceback(directory)
+            is_refused = isinstance(error, ConfigError | PrerequisiteError) and not resume
             raise
         finally:
             watch.keep_trace()
             close_identity(directory, outcome, watch.state.step)
             watch.announce("rlvr_run_finished", outcome=outcome)
             await _close(observers)
-            directory.discard()
+            if is_refused:
+                directory.take_back()
 
 
 async def _close(observers: AsyncExitStack) -> None:
     try:
         await observers.aclose()
     except (Exception, SystemExit) as error:  # the plugin border: it ends no run
-        log.error("observer_failed", hook="__aexit__", observer=culprit(error), error=repr(error))
+        log.error("observer_failed", hook="__aexit__", observer=culprit(error), error=said(error))
 
 
 def _keep_traceback(directory: RunDir) -> None:

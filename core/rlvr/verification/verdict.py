@@ -11,7 +11,6 @@ import inspect
 import json
 import math
 import threading
-import traceback
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from typing import Any
@@ -19,10 +18,11 @@ from typing import Any
 import attrs
 import numpy as np
 
-from rlvr.border.calls import Border, is_finite, said, shown
+from rlvr.border.calls import Border, is_finite, shown
 from rlvr.errors import PrerequisiteError, VerifierError
 from rlvr.log import get
 from rlvr.parts import RewardFn
+from rlvr.plugins.author_error import log_traceback, said
 from rlvr.types import Failed, Outcome, Problem, Reward, Trajectory, Unscorable
 from rlvr.verification.blocked_loop import LoopWatch
 from rlvr.verification.slots import CLOCK, Clock
@@ -36,8 +36,6 @@ _GRACE_S = 30.0
 _LOOK_S = 0.01
 """Time between two looks at a clock that stands still and has less than this left."""
 _SLACK = 1e-6
-_seen: set[str] = set()
-"""Tracebacks in the log so far: each is logged once."""
 
 
 async def verdict_of(
@@ -71,7 +69,8 @@ async def verdict_of(
         return Failed(reason=f"{problem.id}: {error}")
     fault = f"it raised {said(error)}" if error else fault_of_outcome(found, bounds)
     if fault:
-        _keep(error)
+        if error:
+            log_traceback(error)
         at = Border(reward, "reward", "__call__", promised=_PROMISED, problem=problem.id)
         return Failed(reason=f"{problem.id}: {at.sentence(fault)}")
     return _plain(found)
@@ -257,13 +256,3 @@ def _plain(outcome: Outcome) -> Outcome:
         components={name: float(value) for name, value in outcome.components.items()},
         **{name: kind(getattr(outcome, name)) for name, kind in kinds.items()},
     )
-
-
-def _keep(error: BaseException | None) -> None:
-    """Write the traceback to the log: a run keeps it in `events.jsonl`."""
-    if error is None:
-        return
-    text = "".join(traceback.format_exception(error, limit=-8))[-4000:]
-    if text not in _seen:
-        _seen.add(text)
-        log.debug("part_raised", traceback=text)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlvr import BuildContext, VerifierError
+from rlvr import BuildContext, ConfigError, VerifierError
 from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.time_limits import FACTOR, LEAST_S, Timed, default_path, save_calibration
@@ -36,6 +36,12 @@ def calibrate(argv: list[str]) -> int:
     config = CvdpConfig(references=options.references, limits="off", **sandbox_keywords(options))
     path = options.out or default_path()
     timed, left_out = asyncio.run(_measure(config, options.dataset))
+    if not timed and not left_out:
+        raise ConfigError(
+            "the right answers of a data set were to be timed.",
+            f"found: no problem in {options.dataset}",
+            "try: another --dataset; rlvr cvdp list says why rows cannot be verified",
+        )
     save_calibration(path, dict(timed.values()))
     if options.json:
         listed = {name: taken.cpu_s for name, (_, taken) in timed.items()}

@@ -32,8 +32,15 @@ def export_prompts(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     config = CvdpConfig(prompt="official", max_prompt_tokens=options.max_prompt_tokens)
     task = CvdpTask(config, BuildContext(dataset=options.dataset))
-    count = _write(options.out, (_prompt_line(p) for p in task.problems(options.split)))
+    lines = [_prompt_line(problem) for problem in task.problems(options.split)]
     left_out = len(task.unsupported())
+    if not lines:
+        raise ConfigError(
+            f"prompts of split '{options.split}' were to be written.",
+            f"found: no problem in it; {left_out} rows cannot be verified",
+            "try: another --dataset or --split; rlvr cvdp list says why rows cannot be verified",
+        )
+    count = _write(options.out, lines)
     print(f"{count} prompts, {left_out} rows that cannot be verified left out", file=sys.stderr)
     return 0
 
@@ -57,9 +64,15 @@ def import_completions(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     wrong: list[str] = []
     lines = list(completion_lines(_read(options.completions), wrong))
-    count = _write(options.out, lines)
     for words in wrong:
         print(f"rlvr: {words}", file=sys.stderr)
+    if not lines:
+        raise ConfigError(
+            f"completions were to be read from {options.completions}.",
+            f"found: none; {len(wrong)} lines have no id and completion",
+            "try: a file of rlvr eval --out, or lines of id and completion",
+        )
+    count = _write(options.out, lines)
     print(f"{count} completions, {len(wrong)} lines left out", file=sys.stderr)
     return 0
 

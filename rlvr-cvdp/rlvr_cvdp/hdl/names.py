@@ -75,7 +75,12 @@ def code(text: str) -> list[Token]:
 
 def module_names(text: str) -> list[str]:
     """Modules that the text defines, in order."""
-    return [name for kind, name in _definitions(code(text)) if kind in ("module", "macromodule")]
+    return modules_in(code(text))
+
+
+def modules_in(found: Sequence[Token]) -> list[str]:
+    """Modules that the tokens (`code`) define, in order."""
+    return [name for kind, name in _definitions(found) if kind in ("module", "macromodule")]
 
 
 def instantiated(text: str) -> set[str]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 import functools
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from attrs import frozen
 
-from rlvr_cvdp.hdl.names import KEYWORDS, code, module_names
+from rlvr_cvdp.hdl.names import KEYWORDS, Token, code, module_names, modules_in
 from rlvr_cvdp.hdl.ports import PortsError, header_of
 from rlvr_cvdp.netlist.compiled import Ports, ports_of, same_simulation
 from rlvr_cvdp.netlist.proof import simulated
@@ -91,10 +91,11 @@ async def look_at_work(
     top = place.top
     expanded = await _expanded(place)
     texts = {**files, **(expanded or {})}
-    why = _missing(problem, files, texts)
+    read = {path: code(text) for path, text in texts.items()}  # once: a text may be long
+    why = _missing(problem, files, texts, read)
     if why:
         return Work(why=why, is_there=False, has_names=False, has_ports=False)
-    if all(_is_given(problem, path, text, texts[path]) for path, text in files.items()):
+    if all(_is_given(problem, path, text, texts[path], read[path]) for path, text in files.items()):
         return _AGAIN
     if expanded is None:
         why = "the preprocessor cannot read it"
@@ -105,8 +106,8 @@ async def look_at_work(
         answer = Design(simulation=compiled, text=await place.text())
         if await _is_same(place, given, answer, python):
             return _AGAIN
-    names = {token.text for text in texts.values() for token in code(text)}
-    if not top or not any(top in module_names(text) for text in texts.values()):
+    names = {token.text for found in read.values() for token in found}
+    if not top or not any(top in modules_in(found) for found in read.values()):
         return Work()
     wanted = await _wanted(place)
     missing = sorted(set(wanted) - names)
@@ -142,19 +143,24 @@ async def _expanded(place: Workplace) -> dict[str, str] | None:
     return dict(zip(paths, expanded, strict=True)) if len(expanded) == len(paths) else None
 
 
-def _missing(problem: CvdpProblem, files: Mapping[str, str], texts: Mapping[str, str]) -> str:
-    """What of an answer's targets is not there, "" for nothing."""
+def _missing(
+    problem: CvdpProblem,
+    files: Mapping[str, str],
+    texts: Mapping[str, str],
+    read: Mapping[str, Sequence[Token]],
+) -> str:
+    """What of an answer's targets is not there, "" for nothing; `read`: tokens of the texts."""
     given = {**problem.context, **problem.reference}
     absent = [t for t in problem.targets if t not in files and t not in problem.context]
     if absent:
         return f"the file {absent[0]} is not in it"
-    defined = {name for text in texts.values() for name in module_names(text)}
+    defined = {name for found in read.values() for name in modules_in(found)}
     for path, text in texts.items():
         name = _main_module(problem, path, given.get(path, ""))
         if name and name not in defined:
             return f"the module {name} is not in it"
         if path.endswith((*_HDL, ".vh", ".svh")):
-            words = {token.text for token in code(text)}
+            words = {token.text for token in read[path]}
             is_header = path.endswith((".vh", ".svh"))
             if not words or not (is_header or _UNIT.search(" ".join(words))):
                 return f"the file {path} defines nothing"
@@ -168,7 +174,7 @@ def _main_module(problem: CvdpProblem, path: str, given: str) -> str:
     if not path.endswith(_HDL):
         return ""
     _, top = simulated(problem)
-    stem, names = PurePosixPath(path).stem, module_names(given)
+    stem, names = PurePosixPath(path).stem, _given_modules(given)
     for name in (top, stem):
         if name in names:
             return name
@@ -179,26 +185,42 @@ def _main_module(problem: CvdpProblem, path: str, given: str) -> str:
         name
         for other, text in others.items()
         if other not in problem.targets and other.endswith(_HDL)
-        for name in module_names(text)
+        for name in _given_modules(text)
     }
     hdl = [target for target in problem.targets if target.endswith(_HDL)]
     return top if top and top not in elsewhere and (len(hdl) == 1 or stem == top) else ""
 
 
-def _is_given(problem: CvdpProblem, path: str, raw: str, expanded: str) -> bool:
-    """Whether a file is the given one, but for blanks, comments, attributes and names."""
+@functools.lru_cache(maxsize=512)
+def _given_modules(text: str) -> tuple[str, ...]:
+    """The modules of a file of the problem, which each of its answers asks for again."""
+    return tuple(module_names(text))
+
+
+def _is_given(
+    problem: CvdpProblem, path: str, raw: str, expanded: str, read: Sequence[Token]
+) -> bool:
+    """
+    Whether a file is the given one, but for blanks, comments, attributes and names.
+
+    `read`: the tokens of the file after the preprocessor.
+    """
     given = problem.context.get(path)
     if given is None:
         return False
-    same = _shape(given)
-    return same in (_shape(raw), _shape(expanded))
+    same = _given_shape(given)
+    return same == _shape(read) or (raw != expanded and same == _shape(code(raw)))
 
 
 @functools.lru_cache(maxsize=512)
-def _shape(text: str) -> tuple[str, ...]:
+def _given_shape(text: str) -> tuple[str, ...]:
+    return _shape(code(text))
+
+
+def _shape(found: Sequence[Token]) -> tuple[str, ...]:
     numbers: dict[str, str] = {}
     words = []
-    for token in code(text):
+    for token in found:
         if token.kind in ("name", "escaped") and token.text not in KEYWORDS:
             words.append(numbers.setdefault(token.text.removeprefix("\\"), f"#{len(numbers)}"))
         elif not (token.text == ";" and words[-1:] == [";"]):

@@ -41,6 +41,12 @@ def gold(argv: list[str]) -> int:
         tally = compare(record, found)
         tallies.setdefault((str(record.get("source", "")), how), Tally()).update(tally)
         everything.update(tally)
+    if not tallies:
+        raise ConfigError(
+            f"labelled spans were to be read from {options.file}.",
+            "found: no record in it",
+            'a line: {"source": ..., "id": ..., "text": ..., "spans": [...]}',
+        )
     rows = [(source, how, tally) for (source, how), tally in tallies.items()]
     rows.append(("all", "", everything))
     if options.json:

@@ -1,0 +1,134 @@
+"""An error of a plugin's code in one line: class, text, and the place in its author's code."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from itertools import dropwhile
+from pathlib import Path
+from types import FrameType
+
+from rlvr.errors import RlvrError
+from rlvr.log import get
+from rlvr.plugins.discovery import discover
+
+log = get(__name__)
+
+_SHOWN = 300
+"""Characters of a foreign text that a message shows."""
+_LONGEST_CHAIN = 20
+_STDLIB = Path(sysconfig.get_path("stdlib"))
+_logged: set[str] = set()
+"""Tracebacks in the log so far: each is logged once."""
+
+
+def said(error: BaseException) -> str:
+    """
+    Class, text and place of an error in one line; its text may be long, or fail to be made.
+
+    Of a group of errors the first one is named as well. Errors of rlvr have no place.
+    """
+    text, first = _text_of(error), error
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    if first is not error:
+        text += f"; the first: {_text_of(first)}"
+    place = "" if isinstance(error, RlvrError) else place_of(error)
+    return f"{text} ({place})" if place else text
+
+
+def place_of(error: BaseException) -> str:
+    """
+    `FILE:LINE` of the author's code that an error came from, "" where there is none.
+
+    It is the innermost call outside rlvr, Python and the installed libraries that are no plugins;
+    of an error without such a call, that of its cause; else the innermost call that rlvr made into
+    a library. A syntax error names its own line.
+    """
+    chain = list(_chain(error, _LONGEST_CHAIN))
+    for one in chain:
+        if isinstance(one, SyntaxError) and one.filename and os.path.isfile(one.filename):
+            return f"{_shown(one.filename)}:{one.lineno}"
+    calls = [list(_calls(one)) for one in chain]
+    authors = [[call for call in made if _is_authors(call[0])] for made in calls]
+    ours = [dropwhile(lambda call: _package(call[0]) != "rlvr", made) for made in calls]
+    libraries = [[call for call in made if _is_foreign(call[0])] for made in ours]  # not our caller
+    for found in filter(None, [*authors, *libraries]):
+        frame, line = found[-1]
+        return f"{_shown(frame.f_code.co_filename)}:{line}"
+    return ""
+
+
+def log_traceback(error: BaseException) -> None:
+    """Write the traceback to the log, once: a run keeps it in `events.jsonl`, `-v` shows it."""
+    text = "".join(traceback.format_exception(error, limit=-8))[-4000:]
+    if text not in _logged:
+        _logged.add(text)
+        log.debug("part_raised", traceback=text)
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        text = " ".join(str(error).split())
+    except (Exception, SystemExit) as second:  # the plugin border: its __str__ is the plugin's
+        text = f"(its text raised {type(second).__name__})"
+    short = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return f"{type(error).__name__}: {short}" if short else type(error).__name__
+
+
+def _chain(error: BaseException, longest: int) -> Iterator[BaseException]:
+    """The error, a group's first one before it, then what it was raised from."""
+    if isinstance(error, BaseExceptionGroup) and longest:
+        yield from _chain(error.exceptions[0], longest - 1)
+    yield error
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None and longest:
+        yield from _chain(cause, longest - 1)
+
+
+def _calls(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    """The frames of a traceback with their lines, the innermost last."""
+    trace = error.__traceback__
+    while trace is not None:
+        if not trace.tb_frame.f_code.co_filename.startswith("<"):  # code that a program made
+            yield trace.tb_frame, trace.tb_lineno
+        trace = trace.tb_next
+
+
+def _is_authors(frame: FrameType) -> bool:
+    if not _is_foreign(frame):
+        return False
+    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(_file(frame).parts)
+    return not is_installed or _package(frame) in _plugin_packages()
+
+
+def _is_foreign(frame: FrameType) -> bool:
+    """Whether a frame is neither of rlvr nor of Python's own library."""
+    file = _file(frame)
+    below = file.relative_to(_STDLIB).parts[0] if file.is_relative_to(_STDLIB) else ""
+    return _package(frame) != "rlvr" and below in ("", "site-packages", "dist-packages")
+
+
+def _file(frame: FrameType) -> Path:
+    return Path(frame.f_code.co_filename)
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+@cache
+def _plugin_packages() -> frozenset[str]:
+    return frozenset(found.target.partition(":")[0].partition(".")[0] for found in discover())
+
+
+def _shown(file: str) -> str:
+    """A path as short as it can be: from the working directory where the file is below it."""
+    with suppress(OSError):  # the working directory was removed
+        if Path(file).is_relative_to(Path.cwd()):
+            return str(Path(file).relative_to(Path.cwd()))
+    return file
