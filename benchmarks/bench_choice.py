@@ -4,11 +4,11 @@ Choosing the problems of a step out of 100,000, and the state of a checkpoint.
     python benchmarks/bench_choice.py
     python benchmarks/bench_choice.py --problems 1000000 --counts 64 --steps 5000
 
-Per curriculum: the first choice with these problems and this seed, and the median of the next
-ones, in milliseconds of processor time (other work on the machine changes wall time more). Each is
-a refill while sampling runs ahead: one batch is handed out, and the pass rates are three steps old.
-`pass-rate, all alike` is the worst case: every record is the same. The state holds the pass rate of
-every problem.
+Per curriculum: the check before a run begins, which makes a choice of step 0; the first choice of
+the run, which was resumed at that step; the median of the next ones. All in milliseconds of
+processor time (other work on the machine changes wall time more). Each is a refill while sampling
+runs ahead: one batch is handed out, and the pass rates are three steps old. `pass-rate, all alike`
+is the worst case: every record is the same. The state holds the pass rate of every problem.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from rlvr.curriculum.builtin import (
     PassRateOptions,
     StrengthOptions,
 )
-from rlvr.curriculum.select import problems_of_step
+from rlvr.curriculum.select import check_choice, problems_of_step
 from rlvr.records.run_state import RunState
 from rlvr.seeds import seed_of
 
@@ -134,15 +134,16 @@ def took(work: Callable[[], Any]) -> float:
 
 def choices(args: argparse.Namespace, audit: Path) -> None:
     makes: dict[str, Any] = {"none": lambda: None, **curricula(audit)}
-    print(f"{'curriculum':<28}{'count':>6}{'step':>7}{'first':>10}{'next':>8}  ms")
+    print(f"{'curriculum':<28}{'count':>6}{'step':>7}{'check':>8}{'first':>8}{'next':>8}  ms")
     for name, make in makes.items():
         for count, step in product(args.counts, args.steps):
             if args.only in name:
                 one = Choice(name, make(), args.problems, count, step)
-                first = took(lambda one=one: one.at(0))
+                check, first = took(one.check), took(lambda one=one: one.at(0))
                 later = [took(lambda one=one, i=i: one.at(i)) for i in range(1, args.repeats + 1)]
                 median = statistics.median(later)
-                print(f"{name:<28}{count:>6}{step:>7}{first:>10.1f}{median:>8.1f}", flush=True)
+                times = f"{check:>8.1f}{first:>8.1f}{median:>8.1f}"
+                print(f"{name:<28}{count:>6}{step:>7}{times}", flush=True)
 
 
 class Choice:
@@ -153,6 +154,9 @@ class Choice:
         self.count, self.step, self.seed = count, step, seed_of(name, count, step)
         self.history = RunState(history=history_of(name, self.problems, step)).history
         self.before = [problem.id for problem in self.problems[:count]]
+
+    def check(self) -> None:
+        check_choice(self.task, self.problems, self.count, seed=self.seed, curriculum=None)
 
     def at(self, later: int) -> None:
         problems_of_step(

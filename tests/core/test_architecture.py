@@ -88,6 +88,18 @@ def test_no_module_outgrows_its_idea(package):
     } == {}
 
 
+def test_the_line_is_read_on_one_screen():
+    """`train()` has at most 60 lines, and no word for which rooms and parts have the field's."""
+    path = CORE / "training" / "loop.py"
+    functions = ast.parse(path.read_text(encoding="utf-8")).body
+    (train,) = (n for n in functions if isinstance(n, ast.AsyncFunctionDef) and n.name == "train")
+    words = {n.attr for n in ast.walk(train) if isinstance(n, ast.Attribute)}
+    words |= {n.id for n in ast.walk(train) if isinstance(n, ast.Name)}
+
+    assert train.end_lineno - train.lineno + 1 <= 60
+    assert not words & {"watch", "consult", "refine", "weighed", "told", "feed", "ledger", "judge"}
+
+
 SHIPPED = [CORE, *CORE.parents[1].glob("plugins/*/rlvr_*"), *CORE.parents[1].glob("rlvr-*/rlvr_*")]
 REFUSED = {("border/kinds.py", "isinstance(part, base)")}
 """The one check that an object derives from its kind's base class (`fault_of_part`)."""

@@ -171,10 +171,19 @@ def test_weighted_choices_are_places_of_the_plain_line(
     assert ids(chosen) == ids(in_order(found, step * count, count, given, seed))
 
 
+@settings(deadline=None, max_examples=50)
+@given(total=st.integers(0, 300), seed=SEED)
+def test_a_permutation_is_that_of_random_shuffle(total: int, seed: int) -> None:
+    order = list(range(total))
+    random.Random(seed_of(seed, "epoch", 2)).shuffle(order)
+
+    assert orders.permutation(total, 2, seed).tolist() == order
+
+
 @settings(deadline=None)
 @given(
     stages=st.lists(st.integers(-1, 3), min_size=1, max_size=12),
-    count=st.integers(1, 9),
+    count=st.integers(1, 9) | st.sampled_from([25, 64]),
     ramp=st.integers(0, 20),
     weights=WEIGHTS,
     seed=SEED,

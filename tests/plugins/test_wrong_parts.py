@@ -57,7 +57,7 @@ from rlvr.testing.fakes import (
     ToyTask,
 )
 from rlvr.testing.fakes.data import random_data
-from rlvr.training.stages import weighed
+from rlvr.training.stages import token_weights
 from rlvr.verification.verdict import opinion_of
 
 DATA = random_data(seed=1, count=2, needs=())
@@ -167,7 +167,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "drawer_of": lambda v: drawer_of(giving(GroupSampler(), "drawn_by", v), policy()),
     "metrics_of": lambda v: metrics_of(giving(CentredAdvantage(), "metrics", v), DATA),
     "adapted_by": lambda v: adapted_by(giving(ReinforceLoss(), "adapted", v), {}, {}),
-    "weighed": lambda v: weighed(giving(ReinforceLoss(), "token_weights", v), DATA),
+    "weighed": lambda v: token_weights(giving(ReinforceLoss(), "token_weights", v), DATA),
     "with_stop_texts": lambda v: with_stop_texts(
         PARAMS, giving(SingleTurn(PROBLEM.prompt), "stop_texts", v)
     ),

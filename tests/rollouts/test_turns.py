@@ -449,3 +449,27 @@ def test_a_result_of_another_type_fails_one_rollout() -> None:
     assert first.finish == "error"
     assert "Untidy: result promised an EpisodeResult; came: {'files': {}} (dict)" in first.error
     assert {trajectory.finish for trajectory in others} == {"stop"}
+
+
+def test_a_plain_method_in_place_of_a_coroutine_is_named() -> None:
+    """Python's own words name neither the episode nor its method."""
+
+    class Hasty(Episode):
+        def __init__(self, problem: Problem) -> None: ...
+
+        def prompt(self) -> Sequence[Message]:
+            return [Message(role="user", content="go")]
+
+        def take(self, completion: str) -> None: ...  # type: ignore[override]  # the fault
+
+    class Exact(Hasty):
+        writes_tokens = True
+
+        async def next_tokens(self) -> list[int]:
+            return [1, 2]
+
+        def take_tokens(self, completion: Completion) -> None: ...  # type: ignore[override]
+
+    for make, method in ((Hasty, "take"), (Exact, "take_tokens")):
+        one = sample(Tasked(make))[0].trajectories[0]
+        assert f"{method} promised a coroutine; came: None" in one.error

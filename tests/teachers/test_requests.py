@@ -46,7 +46,7 @@ class Wish(ReinforceLoss):
 
 
 def consulted(teacher: Any, wish: Wish, data: list[Datum]) -> list[Datum]:
-    return asyncio.run(stages.consult({"teacher": teacher}, wish.needs, data))
+    return asyncio.run(stages.ask_teachers({"teacher": teacher}, wish.needs, data))
 
 
 def table(teacher: TinyTeacher, datum: Datum, temperature: float) -> np.ndarray:

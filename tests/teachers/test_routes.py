@@ -105,9 +105,12 @@ def test_each_datum_is_put_to_the_teacher_of_its_label() -> None:
 
     needs = Needs(distributions={"teacher": DistributionRequest(k=3)})
     for datum, after, own in zip(
-        data, asyncio.run(stages.consult({"teacher": teacher}, needs, data)), whose, strict=True
+        data,
+        asyncio.run(stages.ask_teachers({"teacher": teacher}, needs, data)),
+        whose,
+        strict=True,
     ):
-        (alone,) = asyncio.run(stages.consult({"teacher": own}, needs, [datum]))
+        (alone,) = asyncio.run(stages.ask_teachers({"teacher": own}, needs, [datum]))
         mine: Any = after.distributions["teacher"]
         wanted_: Any = alone.distributions["teacher"]
         assert mine.ids.tolist() == wanted_.ids.tolist()

@@ -155,7 +155,7 @@ def test_a_teacher_that_scores_at_one_temperature_is_refused_at_the_start(
 
 def ask(teachers: Mapping[str, Any], parts: Sequence[Part], data: list[Datum]) -> list[Datum]:
     needs = functools.reduce(operator.or_, [part.needs for part in parts])
-    return asyncio.run(stages.consult(teachers, needs, data))
+    return asyncio.run(stages.ask_teachers(teachers, needs, data))
 
 
 def test_only_what_is_needed_is_asked() -> None:

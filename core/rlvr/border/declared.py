@@ -25,6 +25,15 @@ from rlvr.parts import (
     Tokenizer,
 )
 
+_FIELDS = {
+    "bool": bool,
+    "int": int | np.integer,
+    "str": str,
+    "float | None": int | float | np.number | None,
+    "tuple[float, ...] | None": tuple | None,
+}
+"""Classes of a record's field, by its annotation."""
+
 
 @frozen
 class Declared:
@@ -95,6 +104,9 @@ def _fault_of_values(part: object, promised: Iterable[tuple[str, type]]) -> str:
             words = {bool: "neither True nor False", int: "no whole number", str: "no text"}
             no = words.get(record, f"no rlvr.{record.__name__}")
             return f"{name} = {shown(value)}, which is {no}"
+        for one in attrs.fields(record) if attrs.has(record) else ():
+            if not isinstance(found := getattr(value, one.name), _FIELDS.get(one.type, object)):
+                return f"{name}.{one.name} = {shown(found)}, and {one.type} was expected"
         if record is Tokenizer and (fault := fault_of_declarations(value)):
             return f"{name}: {fault}"
     return ""
@@ -213,6 +225,8 @@ def _of_learning_part(part: LearningPart) -> Iterator[Declared | str]:
 @_declared.register
 def _of_advantage(part: Advantage) -> Iterator[Declared | str]:
     needs = part.needs
+    if part.refill_limit < 0:
+        yield f"{type(part).__qualname__}.refill_limit = {part.refill_limit}, which is below 0"
     yield Declared("refill_limit", part.refill_limit > 0, ("keep",), is_needed=False)
     is_asked = bool(needs.annotations or needs.distributions or needs.provides)
     yield Declared("needs", is_asked, ("per_token",), is_needed=False)

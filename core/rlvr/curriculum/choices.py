@@ -94,8 +94,10 @@ def by_stages(
         position, everybody = (step - ramp_steps) * count, np.arange(len(problems))
         of_all = seed_of(seed, "all stages")
         return pool.at(_in_order(pool, everybody, position, count, weighed, of_all))
-    stage = np.array(list(map(stages.__getitem__, pool.ids)))
-    rooms = [np.flatnonzero(stage == name) for name in sorted(set(stage.tolist()))]
+    in_order = tuple(stages) == pool.ids  # as in `weights_of`
+    found = stages.values() if in_order else map(stages.__getitem__, pool.ids)
+    stage = np.array(list(found))
+    rooms = [np.flatnonzero(stage == name) for name in np.unique(stage)]
     before, now = ramp(tuple(map(len, rooms)), count, ramp_steps, step)
     return [
         problem
@@ -138,7 +140,7 @@ def by_pass_rate(
     pressing = close * (step - last)
     most = met[_largest(pressing[met], count - new)]
     if len(most) > count - new + TIED:
-        most = _fewer(pool, most, pressing, count - new + TIED, seed_of(seed, "tied", step))
+        most = _fewer(most, pressing, count - new + TIED, seed_of(seed, "tied", step))
     ranked = most.tolist()
     ranked.sort(key=lambda i: (-pressing[i], seed_of(seed, "tie", step, pool.ids[i])))
     taken += ranked[: count - new]
@@ -168,13 +170,11 @@ def _largest(values: NDArray[np.float64], count: int) -> Places:
     return np.flatnonzero(values >= least)
 
 
-def _fewer(
-    pool: Pool, most: Places, pressing: NDArray[np.float64], count: int, seed: int
-) -> Places:
+def _fewer(most: Places, pressing: NDArray[np.float64], count: int, seed: int) -> Places:
     """`count` of these: all above the least of them, and a seeded choice of its equals."""
     values = pressing[most]
     above, equal = most[values > values.min()], most[values == values.min()]
-    drawn = draws(pool.keys[equal], seed)
+    drawn = draws(equal.astype(np.uint64), seed)
     return np.append(above, equal[_largest(drawn, count - len(above))])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from operator import is_
+from operator import attrgetter, is_
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ class Pool:
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         self.problems = problems
-        self.ids = tuple(problem.id for problem in problems)
+        self.ids = tuple(map(attrgetter("id"), problems))
 
     @cached_property
     def by_id(self) -> Mapping[str, Problem]:
@@ -28,8 +28,8 @@ class Pool:
     @cached_property
     def keys(self) -> NDArray[np.uint64]:
         """Half of the first bytes of each id's sha256, for `orders.line`; shape (P,)."""
-        digests = b"".join(hashlib.sha256(name.encode()).digest()[:8] for name in self.ids)
-        return np.frombuffer(digests, ">u8").astype(np.uint64)
+        digests = b"".join([hashlib.sha256(name).digest() for name in map(str.encode, self.ids)])
+        return np.frombuffer(digests, ">u8")[::4].astype(np.uint64)
 
     def at(self, places: NDArray[np.intp]) -> list[Problem]:
         """The problems at these places."""

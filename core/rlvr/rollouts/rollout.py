@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, cast
 
 from attrs import define, evolve, field
@@ -193,10 +194,15 @@ class _Rollout:
         self.tokens += completion.tokens.tolist()
         self.finish = completion.finish
         try:
+            taken: Any
             if self.episode.writes_tokens:
-                await self.episode.take_tokens(completion)
+                method, taken = "take_tokens", self.episode.take_tokens(completion)
             else:
-                await self.episode.take(completion.text)
+                method, taken = "take", self.episode.take(completion.text)
+            if not inspect.isawaitable(taken):
+                at = Border(self.episode, "episode", method, promised="a coroutine")
+                raise TypeError(at.sentence(f"{shown(taken)}: write async def {method}"))
+            await taken
         except PrerequisiteError:  # the machine's fault, and so every rollout's
             raise
         except Exception as error:  # the plugin border

@@ -87,11 +87,11 @@ async def _prepared(
 ) -> list[Datum]:
     needs = advantage.needs | loss.needs
     if recipe.teachers:
-        data = await stages.consult(recipe.teachers, needs, data)
+        data = await stages.ask_teachers(recipe.teachers, needs, data)
     data = await stages.annotate(recipe.backend, data, needs)
-    data = stages.refine(advantage, data)
+    data = stages.token_advantages(advantage, data)
     longest = recipe.params.max_tokens
-    data = stages.weighed(loss, weigh(data, recipe.train.aggregation, longest))
+    data = stages.token_weights(loss, weigh(data, recipe.train.aggregation, longest))
     check_data(data)
     return data
 

@@ -29,18 +29,18 @@ from rlvr.training.second_opinions import Opinions
 from rlvr.types import Datum, EvalReport, ScoredGroup
 
 
-async def train(recipe: Recipe, state: RunState, watch: Callbacks) -> RunState:
+async def train(recipe: Recipe, state: RunState, callbacks: Callbacks) -> RunState:
     """
-    Train until `recipe.steps`, announcing everything to `watch`; gives back the last state.
+    Train until `recipe.steps`, announcing everything to `callbacks`; gives back the last state.
 
     Raises:
         VerifierError: Too many verifications of a step could not run.
         BackendError: Sampler and trainer disagree, data are unfit, or an update failed.
     """
-    backend, status = recipe.backend, watch.status
+    backend, status = recipe.backend, callbacks.status
     begun_at, withheld = state.step, 0
-    await _evaluate_if_due(recipe, state, watch)
-    opinions = Opinions.of(recipe, watch.directory, status)
+    await _evaluate_if_due(recipe, state, callbacks)
+    opinions = Opinions.of(recipe, callbacks.directory, status)
     async with sampling(recipe, state, status) as stream, opinions:
         opinions.resume(stream.growth.known)
         while state.step < recipe.steps:
@@ -51,7 +51,7 @@ async def train(recipe: Recipe, state: RunState, watch: Callbacks) -> RunState:
             needs = advantage.needs | loss.needs
 
             batch = await next_batch(recipe, stream, state)
-            watch.groups_scored(step, batch.met, are_recorded=recipe.replays)
+            callbacks.groups_scored(step, batch.met, are_recorded=recipe.replays)
             opinions.ask(step, batch.met)
 
             credit = credited(advantage, batch.kept)
@@ -59,13 +59,13 @@ async def train(recipe: Recipe, state: RunState, watch: Callbacks) -> RunState:
             data = stages.collate(batch.kept, credit, recipe.task)
             if recipe.teachers:
                 with status.during("teach"):
-                    data = await stages.consult(recipe.teachers, needs, data)
+                    data = await stages.ask_teachers(recipe.teachers, needs, data)
             async with stream.queue.changing_weights():
                 with status.during("train"):
                     data = await stages.annotate(backend, data, needs)
-                    data = stages.refine(advantage, data)
+                    data = stages.token_advantages(advantage, data)
                     parts = _minibatches(recipe, data, step)
-                    updated = await watch.unbroken(stages.update(backend, parts, loss))
+                    updated = await callbacks.unbroken(stages.update(backend, parts, loss))
 
             numbers = _metrics(recipe, batch, data, advantage, updated) | opinions.numbers()
             memory = stages.remembered(advantage, loss, state.memory, numbers) | stream.memory()
@@ -73,14 +73,14 @@ async def train(recipe: Recipe, state: RunState, watch: Callbacks) -> RunState:
                 time.monotonic() - begun, batch.met, stream.queue.snapshot(), memory
             )
             state = stream.growth.settled(state)
-            watch.step_finished(state, numbers)
-            watch.notice([advantage, loss], numbers)
-            watch.stop_if_asked()
+            callbacks.step_finished(state, numbers)
+            callbacks.notice([advantage, loss], numbers)
+            callbacks.stop_if_asked()
             if _is_due(state.step, recipe.checkpoint.every, recipe.steps):
                 with status.during("checkpoint"):
-                    await watch.checkpoint(recipe, state)
-                watch.stop_if_asked()
-            await _evaluate_if_due(recipe, state, watch)
+                    await callbacks.checkpoint(recipe, state)
+                callbacks.stop_if_asked()
+            await _evaluate_if_due(recipe, state, callbacks)
         await opinions.drain()
     if withheld and withheld == state.step - begun_at:
         check_any_credit(recipe.advantage, withheld)
@@ -119,19 +119,19 @@ def _metrics(
     }
 
 
-async def _evaluate_if_due(recipe: Recipe, state: RunState, watch: Callbacks) -> None:
+async def _evaluate_if_due(recipe: Recipe, state: RunState, callbacks: Callbacks) -> None:
     is_due = state.step == 0 or _is_due(state.step, recipe.eval.every, recipe.steps)
-    if not (recipe.eval_problems and is_due) or state.step in watch.reports:
+    if not (recipe.eval_problems and is_due) or state.step in callbacks.reports:
         return
-    with watch.status.during("evaluate"):
+    with callbacks.status.during("evaluate"):
         if recipe.task.is_offline:
             report, scored = await held_out_loss(recipe, state)
         else:
             report, scored = await _sampled_and_judged(recipe)
-    watch.evaluated(state.step, report, scored)
-    with watch.status.during("checkpoint"):
-        await watch.keep_best(recipe, state)
-    watch.stop_if_asked()
+    callbacks.evaluated(state.step, report, scored)
+    with callbacks.status.during("checkpoint"):
+        await callbacks.keep_best(recipe, state)
+    callbacks.stop_if_asked()
 
 
 async def _sampled_and_judged(recipe: Recipe) -> tuple[EvalReport, list[ScoredGroup]]:

@@ -78,7 +78,9 @@ def collate(
     ]
 
 
-async def consult(teachers: Mapping[str, Teacher], needs: Needs, data: list[Datum]) -> list[Datum]:
+async def ask_teachers(
+    teachers: Mapping[str, Teacher], needs: Needs, data: list[Datum]
+) -> list[Datum]:
     """
     Ask the teachers about the policy's tokens, and add their answers to the data by annotation.
 
@@ -122,12 +124,12 @@ async def annotate(backend: Backend, data: list[Datum], needs: Needs) -> list[Da
     return data
 
 
-def refine(advantage: Advantage, data: list[Datum]) -> list[Datum]:
+def token_advantages(advantage: Advantage, data: list[Datum]) -> list[Datum]:
     """The data with the advantages of each token; they have all annotations that are needed."""
     return _remade(Border(advantage, "advantage", "per_token", promised=_SAME), data)
 
 
-def weighed(loss: Loss, data: Sequence[Datum]) -> list[Datum]:
+def token_weights(loss: Loss, data: Sequence[Datum]) -> list[Datum]:
     """The data of one update with what each token counts for the loss."""
     return _remade(Border(loss, "loss", "token_weights", promised=_SAME), data)
 
@@ -168,7 +170,7 @@ async def update(
     backend: Backend, parts: Sequence[Sequence[Datum]], loss: Loss
 ) -> list[dict[str, float]]:
     """Make one optimiser update with each part of the data, checked before; gives their metrics."""
-    parts = [weighed(loss, part) for part in parts]
+    parts = [token_weights(loss, part) for part in parts]
     for part in parts:
         check_data(part)
     updated: list[dict[str, float]] = []
