@@ -15,7 +15,7 @@ from rlvr.parts.callback import Callback
 from rlvr.parts.checkpointer import Checkpointer
 from rlvr.parts.curriculum import Curriculum
 from rlvr.parts.episode import Episode, EpisodeResult, SingleTurn
-from rlvr.parts.loss import Loss, NamedForm
+from rlvr.parts.loss import Loss, NamedForm, compilable, compiling
 from rlvr.parts.needs import LearningPart, Needs
 from rlvr.parts.reward import RewardFn, RewardWrapper
 from rlvr.parts.sampler import Sampler
@@ -49,4 +49,6 @@ __all__ = [
     "Teacher",
     "TeacherCapabilities",
     "Tokenizer",
+    "compilable",
+    "compiling",
 ]

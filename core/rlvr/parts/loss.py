@@ -3,13 +3,50 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from attrs import field, frozen
 
 from rlvr.parts.needs import LearningPart
 from rlvr.types import Datum
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_compiler: ContextVar[_Compiler | None] = ContextVar("compiler", default=None)
+
+
+def compilable(function: Function) -> Function:
+    """
+    Mark a function that computes with tensors alone, so that a backend may compile it.
+
+    A decorator, for a part of a loss: what the loss computes once its data are tensors. Compiled or
+    not, the results are equal but for rounding. So the function reads nothing that changes but its
+    arguments (a number that changes from step to step comes as a tensor), converts no tensor to a
+    Python number, and changes nothing. The lengths of its tensors may differ from call to call.
+    Metrics that it returns are detached. A function that cannot be compiled runs as it is.
+    """
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        compiler = _compiler.get()
+        return (function if compiler is None else compiler(function))(*args, **kwargs)
+
+    return cast("Function", call)
+
+
+@contextmanager
+def compiling(compiler: _Compiler | None) -> Iterator[None]:
+    """For backends: functions that are `compilable` run as `compiler(function)` inside."""
+    token = _compiler.set(compiler)
+    try:
+        yield
+    finally:
+        _compiler.reset(token)
 
 
 @frozen(kw_only=True)

@@ -9,7 +9,7 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr import BackendError, Datum
+from rlvr import BackendError, Datum, Needs
 
 FLOOR = -1e4
 """Logprobs below this many nats count as this, and pass no gradient: sums stay finite."""
@@ -30,18 +30,25 @@ class PolicyTokens:
     advantages: Tensor
     weights: Tensor
     places: Tensor  # int64, which datum a token belongs to
-    _data: Sequence[Datum]
-    _mask: np.ndarray
-    _index: Tensor
+    annotations: Mapping[str, Tensor]  # other models' logprobs ("reference"), say
+    outputs: Mapping[str, Tensor]  # further outputs of the forward pass; they carry gradients
 
     @classmethod
-    def gather(cls, data: Sequence[Datum], logprobs: Sequence[Tensor]) -> PolicyTokens:
+    def gather(
+        cls,
+        data: Sequence[Datum],
+        logprobs: Sequence[Tensor],
+        outputs: Mapping[str, Sequence[Tensor]] | None = None,
+        needs: Needs | None = None,
+    ) -> PolicyTokens:
         """
-        Flatten D data and their logprobs (one tensor a datum, shape (T,)).
+        Flatten D data, their logprobs (one tensor a datum, shape (T,)), and what `needs` names.
 
         Raises:
-            BackendError: The logprobs do not have the shapes of the data.
+            BackendError: The logprobs do not have the shapes of the data, a datum lacks an
+                annotation, or the backend did not give an output.
         """
+        needs, given = needs or Needs(), outputs or {}
         lengths, found = [len(d.tokens) for d in data], [len(x) for x in logprobs]
         if lengths != found:
             raise BackendError(
@@ -58,51 +65,38 @@ class PolicyTokens:
         def column(arrays: Sequence[np.ndarray]) -> Tensor:
             return torch.from_numpy(np.concatenate(arrays)[mask]).to(own)
 
+        for name in sorted(needs.annotations):
+            if missing := [d.problem_id for d in data if name not in d.annotations]:
+                raise BackendError(
+                    f"The loss needs the annotation {name!r} of every datum.",
+                    f"{len(missing)} of {len(data)} data lack them, first {missing[0]!r}.",
+                    f"Annotate the data with {name!r}: it is in the loss's `needs`.",
+                )
+        if lacking := sorted(needs.outputs - set(given)):
+            raise BackendError(
+                f"The loss needs {lacking[0]!r} from the forward pass.",
+                f"The backend gave: {', '.join(given) or 'logprobs only'}.",
+                "Use a backend that gives it, or another algorithm: see the loss's `needs`.",
+            )
         return cls(
             logprobs=own,
             sampled=column([d.logprobs for d in data]),
             advantages=column([d.advantages for d in data]),
             weights=column([d.weights for d in data]),
             places=torch.from_numpy(places).to(flat.device),
-            data=data,
-            mask=mask,
-            index=index,
+            annotations={
+                name: column([np.asarray(d.annotations[name]) for d in data])
+                for name in needs.annotations
+            },
+            outputs={
+                name: _flat(given[name]).index_select(0, index).to(own) for name in needs.outputs
+            },
         )
-
-    def annotation(self, name: str) -> Tensor:
-        """
-        Numbers (N,) of the same tokens by name: another model's logprobs ("reference"), say.
-
-        Raises:
-            BackendError: A datum lacks the annotation.
-        """
-        if missing := [d.problem_id for d in self._data if name not in d.annotations]:
-            raise BackendError(
-                f"The loss needs the annotation {name!r} of every datum.",
-                f"{len(missing)} of {len(self._data)} data lack them, first {missing[0]!r}.",
-                f"Annotate the data with {name!r}: it is in the loss's `needs`.",
-            )
-        values = np.concatenate([np.asarray(d.annotations[name]) for d in self._data])
-        return torch.from_numpy(values[self._mask]).to(self.logprobs)
-
-    def output(self, outputs: Mapping[str, Sequence[Tensor]], name: str) -> Tensor:
-        """
-        A further output (N,) of the forward pass at the same tokens, with its gradient.
-
-        Raises:
-            BackendError: The backend did not give it.
-        """
-        if name not in outputs:
-            raise BackendError(
-                f"The loss needs {name!r} from the forward pass.",
-                f"The backend gave: {', '.join(outputs) or 'logprobs only'}.",
-                "Use a backend that gives it, or another algorithm: see the loss's `needs`.",
-            )
-        return _flat(outputs[name]).index_select(0, self._index).to(self.logprobs)
 
     def per_datum(self, values: Tensor) -> Tensor:
         """Sum of (N,) values over the tokens of each datum, given back to each of them: (N,)."""
-        sums = values.new_zeros(len(self._data)).index_add(0, self.places, values)  # (D,)
+        # N rows of which D are used: compiled code has one length, not two.
+        sums = torch.zeros_like(values).index_add(0, self.places, values)  # (N,)
         return sums.index_select(0, self.places)
 
     def weighted(self, values: Tensor) -> Tensor:

@@ -44,6 +44,7 @@ from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.router_loss import RouterLoss
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
+from rlvr_torch.training.softmax import Compiler
 
 log = structlog.get_logger(__name__)
 
@@ -90,12 +91,15 @@ class TorchBackend(Backend):
         store = hardware.weight_storage if config.weight_copies else WeightStorage
         self._storage = store(self.net, self.dtype)
         self._attention = hardware.packed_attention(self.dtype)
+        self._compiler: Compiler | None = None
         if config.compile == "on" or (config.compile == "auto" and hardware.is_compiled):
             # Imported here: the compiler takes longer to import than torch.
-            from rlvr_torch.training.compiled import compile_layers, outside
+            from rlvr_torch.training.compiled import FunctionCompiler, compile_layers, outside
 
             compile_layers(self.net)
             self._attention = outside(self._attention)
+            # Of several threads, whichever compiled first would decide how results are rounded.
+            self._compiler = FunctionCompiler() if self._threads.size == 1 else None
         checkpoint_where_meant(config, self.net, self._budget, self.dtype)
         cores = decode_cores(count, config.threads)
         self._engine = make_engine(
@@ -212,10 +216,8 @@ class TorchBackend(Backend):
                 return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, *how))
             used = self._reference.opened() if which == "reference" else nullcontext(self.net)
             with used as net:
-                product = self._product
-                return pieces.numbers(
-                    data, lambda d: sequence_logprobs(net, d, chunk, *how, product)
-                )
+                head = self._product, self._compiler
+                return pieces.numbers(data, lambda d: sequence_logprobs(net, d, chunk, *how, *head))
 
         return await self._worker.run(work)
 
@@ -288,6 +290,7 @@ class TorchBackend(Backend):
             attention=self._attention,
             router=RouterLoss.of(self.net, data, self._config.router_coef),
             product=self._product,
+            compiler=self._compiler,
             storage=self._storage,
         )
 

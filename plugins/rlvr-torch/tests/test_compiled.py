@@ -1,9 +1,10 @@
-"""Compiled layers give what plain ones give, and are compiled a few times in a whole run."""
+"""Compiled layers, head and loss give what plain ones give; a run compiles them a few times."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import transformers
 from attrs import evolve
 from torch._dynamo.testing import CompileCounterWithBackend
 
-from rlvr import BuildContext
+from rlvr import BuildContext, Loss, Needs, compilable, compiling
 from rlvr.testing.backend import LikelihoodLoss
 from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
@@ -21,9 +22,11 @@ from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.weight_storage import CopiedWeights
 from rlvr_torch.training.accumulate import Learner
 from rlvr_torch.training.activation_checkpointing import checkpoint_layers
-from rlvr_torch.training.compiled import compile_layers, outside
+from rlvr_torch.training.compiled import FunctionCompiler, compile_layers, outside
+from rlvr_torch.training.fused_loss import head_pass
 from rlvr_torch.training.optimizer import OptimSettings
 from rlvr_torch.training.packing.packed_attention import PackedAttention
+from rlvr_torch.training.softmax import softmax_of
 
 # PyTorch's compiler hides warnings of its own, which pytest turns into errors before.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch.*", "ignore:The .grad attribute")
@@ -130,12 +133,188 @@ def test_many_layers_share_what_is_compiled(family, dtype, make_datum, caplog):
     assert "recompile_limit" not in caplog.text
 
 
+def states_of(data, width=32):
+    """Random hidden states of the data's supervised tokens."""
+    count = sum(int(datum.mask.sum()) for datum in data)
+    return torch.randn(
+        count, width, generator=torch.Generator().manual_seed(count)
+    ).requires_grad_()
+
+
+def passed(net, data, loss, compiler=None, chunk=16):
+    """Loss, metrics and gradients of one pass through head and loss."""
+    found = head_pass(states_of(data), data, loss, net, chunk=chunk, compiler=compiler)
+    return found.loss, found.metrics, [pull for _, pull in found.pulls]
+
+
+def flat(data, rows):
+    """The supervised entries of the rows and the data's weights, as tensors."""
+    own = torch.cat([row[torch.tensor(d.mask)] for d, row in zip(data, rows, strict=True)])
+    return own, torch.cat([torch.tensor(d.weights)[torch.tensor(d.mask)] for d in data])
+
+
+class MarkedLoss(Loss):
+    """Curved in logprobs and entropies, in a function that is compiled; `more` may spoil that."""
+
+    needs = Needs(outputs={"entropy"})
+
+    def __init__(self, more=None, scale=1.0):
+        self._more, self._scale = more or (lambda values: values), scale
+
+    def __call__(self, data, logprobs, outputs):
+        own, weights = flat(data, logprobs)
+        entropy, _ = flat(data, outputs["entropy"])
+        scale = torch.tensor(self._scale)
+        loss, told = self._curved(own, entropy, weights, scale)
+        return loss, {"told": told.item()}
+
+    @compilable
+    def _curved(self, own, entropy, weights, scale):
+        values = self._more(own + 0.1 * own.square() + 0.2 * entropy.square())
+        return scale * (weights * values).sum(), (weights * own).sum().detach()
+
+
+class PlainLoss(Loss):
+    """Marks nothing, and asks for no entropies."""
+
+    def __call__(self, data, logprobs, outputs):
+        own, weights = flat(data, logprobs)
+        return (weights * own.exp()).sum(), {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("make", [MarkedLoss, PlainLoss])
+def test_head_and_loss_are_compiled_once_for_all_lengths(make, model, make_datum):
+    """Micro-batches of 1 to 60 rows, longer than a chunk or not: one set of code; equal results."""
+    counter = CompileCounterWithBackend("eager")
+    compiler, counts = FunctionCompiler(counter), []
+    lengths = [(14, 12), (26,), (50, 9), (5,), (6, 5, 7, 8), (21, 70), (6,)]
+    for number, some in enumerate(lengths):  # 21 - 4: a chunk of 16 and one row
+        data = [make_datum(4, n, 9 * number + i, temperature=1 + i) for i, n in enumerate(some)]
+        loss = make(scale=1.0 + number) if make is MarkedLoss else make()
+        found, wanted = passed(model, data, loss, compiler), passed(model, data, loss)
+        assert found[0] == pytest.approx(wanted[0], rel=1e-4)
+        assert found[1] == pytest.approx(wanted[1], rel=1e-4)
+        for one, other in zip(found[2], wanted[2], strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+        counts.append(counter.frame_count)
+    assert counts == [3 if make is MarkedLoss else 2] * len(lengths)
+    appraised = head_pass(states_of(data), data, loss, model, compiler=compiler, with_grad=False)
+    assert appraised.loss == pytest.approx(wanted[0], rel=1e-4)
+    assert counter.frame_count == counts[0]  # a loss without gradients is not compiled again
+
+
+def _per_length(values):
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return values * total
+
+
+SPOILERS = {
+    "item": lambda values: values * min(1.0, values[0].item()),
+    "branch": lambda values: values if values.sum() > 0 else -values,
+    "print": lambda values: print(values.shape) or values,
+    "nonzero": lambda values: values * len(values[values > 0.5]),
+    "numpy": lambda values: values * float(values.detach().numpy().max()),
+    "list": lambda values: values * torch.tensor(values.tolist()).mean(),
+    "raises inside": lambda values: _tried(values),
+    "loop over tokens": _per_length,
+    "random": lambda values: values * torch.rand(len(values)),
+    "generator": lambda values: values * torch.rand(1, generator=torch.Generator().manual_seed(3)),
+}
+
+
+def _tried(values):
+    try:
+        return values.view(-1, 997)[:, 0]
+    except RuntimeError:
+        return 2 * values
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("spoiler", SPOILERS)
+def test_a_loss_that_cannot_be_compiled_runs_as_it_is(spoiler, make_datum):
+    """What stops or misleads the compiler in a stranger's loss changes no number, ends no run."""
+    loss = MarkedLoss(SPOILERS[spoiler])
+    compiler = FunctionCompiler(CompileCounterWithBackend("eager"))
+
+    def called(data, compiler=None):
+        torch.manual_seed(len(data[0].tokens))
+        leaves = [torch.rand(len(d.tokens), requires_grad=True) for d in data]
+        with compiling(compiler):
+            value, metrics = loss(data, leaves, {"entropy": leaves})
+        return [value.item(), metrics, *torch.autograd.grad(value, leaves)]
+
+    for length in range(8, 20, 2):
+        data = [make_datum(4, length, length), make_datum(3, length + 2, 1)]
+        with torch._dynamo.config.patch(recompile_limit=2):  # fewer lengths make it give up
+            found, wanted = called(data, compiler), called(data)
+        assert found[:2] == wanted[:2]
+        assert all(map(torch.equal, found[2:], wanted[2:]))
+
+
+def test_an_error_of_a_compiled_loss_is_its_own(model, make_datum):
+    """An error that the function raises is what a plain run would raise."""
+
+    def fail(values):
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        passed(model, [make_datum(4, 12, 1)], MarkedLoss(fail), FunctionCompiler("eager"))
+
+
+def peak_of(work):
+    """Bytes that the process grew by at most inside."""
+
+    def status(key):
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+    Path("/proc/self/clear_refs").write_text("5")
+    before = status("VmRSS")
+    work()
+    return status("VmHWM") - before
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch's compiler needs g++ on a CPU")
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
+def test_compiled_logits_take_one_buffer(model):
+    """Inductor's code, with soft cap and entropies: plain results, and no second (n, V)."""
+    random = torch.Generator().manual_seed(1)
+    logits = torch.randn(300, 20_000, generator=random)
+    targets, heat = torch.arange(300), torch.linspace(0.5, 2, 300)
+    pulls = torch.randn(300, generator=random), torch.randn(300, generator=random)
+    compiler, made = FunctionCompiler(), []
+
+    def work(buffer, compiler=None):
+        softmax = softmax_of(buffer, targets, heat, 3.0, entropy=True, compiler=compiler)
+        made.append((softmax.logprobs, softmax.entropy, softmax.d_logits(*pulls)))
+
+    some = logits.clone()
+    work(some, compiler)
+    assert made[0][2].data_ptr() == some.data_ptr()
+    work(logits.clone())
+    for one, other in zip(*made, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+    size = logits.numel() * 4
+    buffers = logits.clone(), logits.clone()
+    assert peak_of(lambda: work(buffers[0], compiler)) < 0.5 * size
+    assert peak_of(lambda: work(buffers[1])) > size
+    assert torch.equal(made[0][2], made[2][2])  # the same again, to the bit
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch's compiler needs g++ on a CPU")
 def test_a_backend_that_compiles_learns_the_same(make_datum):
     """Inductor's code: loss, gradient and logprobs of two updates are those without it."""
-    found = []
+    found, made = [], []
     for option in ("off", "on"):
         config = TorchConfig(device="cpu", compile=option, threads=1)
         train = OptimSettings(lr=1e-3)
@@ -144,8 +323,11 @@ def test_a_backend_that_compiles_learns_the_same(make_datum):
             data = [make_datum(5, 12 + seed, seed, tokens=np.arange(12 + seed))]
             metrics = asyncio.run(backend.update(data, LikelihoodLoss()))
         (logprobs,) = asyncio.run(backend.logprobs(data, "policy"))
+        made.append(backend._compiler)
         found.append((metrics["loss"], metrics["grad/norm"], logprobs))
         asyncio.run(backend.__aexit__())
+    assert made[0] is None
+    assert len(made[1]._made) == 2  # of the head; the loss marks nothing
     (loss, norm, logprobs), (own_loss, own_norm, own_logprobs) = found
     assert own_loss == pytest.approx(loss, rel=1e-4)
     assert own_norm == pytest.approx(norm, rel=1e-3)

@@ -8,7 +8,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rlvr import BuildContext, Datum, Loss, NamedForm, Needs, PolicyGradientConfig
+from rlvr import (
+    BuildContext,
+    Datum,
+    Loss,
+    NamedForm,
+    Needs,
+    PolicyGradientConfig,
+    compilable,
+)
 from rlvr_algos.shaping.adaptive_kl import AdaptiveKl
 from rlvr_algos.shaping.kl import correction, kl_to_reference, largest, limited, unbiased_kl
 from rlvr_algos.tokens import PolicyTokens, as_metrics
@@ -58,9 +66,7 @@ class PolicyGradientLoss(AdaptiveKl, Loss):
         """
         raise NotImplementedError
 
-    def further(
-        self, tokens: PolicyTokens, outputs: Mapping[str, Sequence[Any]]
-    ) -> tuple[Tensor | None, dict[str, Tensor]]:
+    def further(self, tokens: PolicyTokens) -> tuple[Tensor | None, dict[str, Tensor]]:
         """A further scalar term of the loss (a critic's), and its metrics; None where none is."""
         return None, {}
 
@@ -100,13 +106,23 @@ class PolicyGradientLoss(AdaptiveKl, Loss):
         Raises:
             BackendError: A datum lacks what is in `needs`, or the backend an output.
         """
+        tokens = PolicyTokens.gather(data, logprobs, outputs, self.needs)
+        coefficient = self._config.kl_coef
+        kl_coef = tokens.weights.new_full((), coefficient) if coefficient > 0 else None
+        loss, metrics = self._objective(tokens, kl_coef)
+        return loss, as_metrics(metrics)
+
+    @compilable
+    def _objective(
+        self, tokens: PolicyTokens, kl_coef: Tensor | None
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """The loss and its metrics as scalar tensors; `kl_coef` is scalar, None without a KL."""
         config = self._config
-        tokens = PolicyTokens.gather(data, logprobs)
         moved = limited(tokens.logprobs - tokens.sampled)  # (N,) nats, from the sampler
         log_ratio, scale = moved, None
         mismatch: dict[str, Tensor] = {}
         if config.correction != "none":
-            trained = tokens.annotation("policy")
+            trained = tokens.annotations["policy"]
             log_ratio = limited(tokens.logprobs - trained)
             scale, mismatch = correction(tokens, trained, config.correction, config.correction_cap)
         per_token, clipped = self.surrogate(tokens, log_ratio)
@@ -121,23 +137,24 @@ class PolicyGradientLoss(AdaptiveKl, Loss):
             "logprob/mean": tokens.weighted(tokens.logprobs),
             **mismatch,
         }
-        if config.kl_coef > 0:
-            apart = tokens.logprobs, tokens.annotation("reference"), config.kl_estimator
+        if kl_coef is not None:
+            apart = tokens.logprobs, tokens.annotations["reference"], config.kl_estimator
             is_weighted = config.kl_bias_correction
             kl = tokens.weighted(
                 unbiased_kl(*apart, log_ratio) if is_weighted else kl_to_reference(*apart)
             )
             metrics["kl/reference"] = kl
             if config.kl_target > 0:
-                coefficient = torch.full_like(tokens.weights, config.kl_coef)
-                metrics["kl/coefficient"] = tokens.weighted(coefficient)
-            loss = loss + config.kl_coef * kl
+                metrics["kl/coefficient"] = tokens.weighted(kl_coef.expand_as(tokens.weights))
+            loss = loss + kl_coef * kl
         if config.entropy_coef > 0:
-            entropy = tokens.weighted(tokens.output(outputs, "entropy"))
+            entropy = tokens.weighted(tokens.outputs["entropy"])
             metrics["entropy/mean"] = entropy
             loss = loss - config.entropy_coef * entropy
-        term, more = self.further(tokens, outputs)
-        return loss if term is None else loss + term, as_metrics({**metrics, **more})
+        term, more = self.further(tokens)
+        metrics |= more
+        told = {name: value.detach() for name, value in metrics.items()}
+        return loss if term is None else loss + term, told
 
     def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
         """A warning where sampler and trainer are further apart than `mismatch_warn`."""

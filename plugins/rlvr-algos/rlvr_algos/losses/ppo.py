@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,12 +37,10 @@ class PpoLoss(GrpoLoss):
         """None: no service's built-in loss has a critic."""
         return None
 
-    def further(
-        self, tokens: PolicyTokens, outputs: Mapping[str, Sequence[Any]]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def further(self, tokens: PolicyTokens) -> tuple[Tensor, dict[str, Tensor]]:
         """Adds `loss/value` (before `value_coef`), `value/mean`, `return/mean`, `value/clipped`."""
-        now, before = tokens.output(outputs, "value"), tokens.annotation("value")
-        wanted = tokens.annotation("return")
+        now, before = tokens.outputs["value"], tokens.annotations["value"]
+        wanted = tokens.annotations["return"]
         error = (now - wanted).square()
         is_clipped = torch.zeros_like(now)
         if bound := self._config.value_clip:

@@ -20,6 +20,7 @@ from rlvr_torch.training.microbatches import MicroBatches, halves, microbatches,
 from rlvr_torch.training.output_head import Critic
 from rlvr_torch.training.packing.prefix_packing import PackedAttend
 from rlvr_torch.training.router_loss import RouterLoss
+from rlvr_torch.training.softmax import Compiler
 
 Found = TypeVar("Found")
 
@@ -35,6 +36,7 @@ class Learner:
     attention: PackedAttend | None = None  # of a packed row; None: `BlockAttention`
     router: RouterLoss | None = None  # what a mixture's router adds to the loss
     product: HeadProduct = FLOAT32  # how the output head multiplies
+    compiler: Compiler | None = None  # of what head and loss compute; None: it is not compiled
     storage: WeightStorage | None = None  # where the weights' copies are; None: they have none
 
     @property
@@ -115,6 +117,7 @@ class Learner:
             chunk=self.chunk,
             with_grad=with_grad,
             product=self.product,
+            compiler=self.compiler,
         )
         if router is None:
             return found, None

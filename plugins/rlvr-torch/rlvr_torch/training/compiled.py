@@ -1,8 +1,10 @@
-"""The layers of a net compiled (`torch.compile`), once for all lengths of a packed row.
+"""Layers, output head and loss compiled (`torch.compile`), once for all lengths.
 
-The row's length is a symbol in the compiled code and attention is called outside of it, so a run
-compiles each kind of layer a few times in its first steps and never again. Decoding, which passes
-other attention, runs the layers as they are.
+The length of a row is a symbol in the compiled code of a layer, and attention is called outside of
+it, so a run compiles each kind of layer a few times in its first steps and never again. Decoding,
+which passes other attention, runs the layers as they are. Of head and loss those functions are
+compiled that compute with tensors alone: the head's between its products, and those that a loss
+marks (`rlvr.compilable`).
 """
 
 from __future__ import annotations
@@ -11,12 +13,20 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import structlog
 import torch
 from torch import Tensor
+from torch._dynamo import exc
 
 from rlvr_torch.models.hf.net import HFNet, hide_attention
 from rlvr_torch.models.interface import Attend, Carry, Net, carry_of
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend, Row
+
+log = structlog.get_logger(__name__)
+
+_NAMES = ("TorchDynamoException", "FailOnRecompileLimitHit", "FailOnCacheLimitHit")
+_FAILURES = tuple(getattr(exc, name) for name in _NAMES if hasattr(exc, name))
+"""Raised before compiled code runs; PyTorch 2.6 calls the second one as the third."""
 
 
 class Outside:
@@ -66,3 +76,40 @@ def compile_layers(net: Net, backend: str | Callable[..., Any] = "inductor") -> 
 def _run(plain: Callable[..., Any], fast: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     is_training = any(isinstance(one, Outside) for one in (*args, *kwargs.values()))
     return (fast if is_training else plain)(*args, **kwargs)
+
+
+class FunctionCompiler:
+    """
+    Compiles functions of tensors, each once for all lengths above 1.
+
+    A function that cannot be compiled whole, or for all lengths, runs as it is from then on; the
+    log says so (`not_compiled`). Random numbers are those of the plain function.
+    """
+
+    def __init__(self, backend: str | Callable[..., Any] = "inductor") -> None:
+        self._backend = backend
+        self._made: dict[Callable[..., Any], Callable[..., Any]] = {}
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if function not in self._made:
+            self._made[function] = self._compiled(function)
+        return self._made[function]
+
+    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        options: Any = {"fallback_random": True} if self._backend == "inductor" else None
+        fast = torch.compile(
+            function, dynamic=True, fullgraph=True, backend=self._backend, options=options
+        )
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self._made[function] is function:
+                return function(*args, **kwargs)
+            try:
+                return fast(*args, **kwargs)
+            except _FAILURES as error:
+                self._made[function] = function
+                reason = str(error).partition("\n")[0]
+                log.warning("not_compiled", function=function.__qualname__, reason=reason)
+            return function(*args, **kwargs)
+
+        return run

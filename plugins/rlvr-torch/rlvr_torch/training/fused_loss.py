@@ -18,13 +18,14 @@ import torch
 from attrs import frozen
 from torch import Tensor
 
-from rlvr import Datum, Loss
+from rlvr import Datum, Loss, compiling
 from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Net
 from rlvr_torch.training.logprobs import SupervisedPositions, logits_buffer, slices
 from rlvr_torch.training.loss_inputs import Leaves, outputs_of
 from rlvr_torch.training.output_head import Chunk, Critic, Head, HeadGrads
 from rlvr_torch.training.skip_bad_updates import NotFiniteError
+from rlvr_torch.training.softmax import Compiler
 
 
 @frozen(kw_only=True, eq=False)
@@ -47,6 +48,7 @@ def head_pass(
     chunk: int = 1024,  # positions whose logits exist at one time
     with_grad: bool = True,  # False: loss and metrics alone
     product: HeadProduct = FLOAT32,  # how the head multiplies
+    compiler: Compiler | None = None,  # of what head and loss compute; None: it is not compiled
 ) -> HeadPass:
     """
     Loss, metrics and gradients of a micro-batch from its hidden states.
@@ -54,7 +56,7 @@ def head_pass(
     Raises:
         NotFiniteError: A loss is not finite; the problems are named.
     """
-    work = _Pass(hidden, data, loss, net, critic, chunk, with_grad, product)
+    work = _Pass(hidden, data, loss, net, critic, chunk, with_grad, product, compiler)
     is_split = loss.needs.logprobs
     for some in _few(work.places.counts, chunk) if is_split else [slice(0, len(data))]:
         work.take(some)
@@ -74,15 +76,17 @@ class _Pass:
         chunk: int,
         with_grad: bool,
         product: HeadProduct,
+        compiler: Compiler | None,
     ) -> None:
         self.places = SupervisedPositions.of(data, hidden.device)
         self._hidden, self._states = hidden, hidden.detach()
         self._data, self._loss, self._net, self._chunk = data, loss, net, chunk
         self._with_grad, self._wants = with_grad, outputs_of(loss)
+        self._compiler = compiler if with_grad else None
         self._leaf_head = Head.leaf(net, with_grad=with_grad) if "head" in self._wants else None
         self._uses_logits = "entropy" in self._wants or loss.needs.logprobs
         if self._uses_logits:
-            self._head = Head.of(net, product)
+            self._head = Head.of(net, product, compiler)
             self._buffer = logits_buffer(self._head, hidden, chunk)
         self._critic = critic if "value" in self._wants else None
         self._d_hidden = torch.zeros_like(self._states) if with_grad else self._states
@@ -109,7 +113,9 @@ class _Pass:
             with_hidden="hidden" in self._wants,
             with_grad=self._with_grad,
         )
-        value, numbers = leaves.call(self._loss, part, SupervisedPositions.of(part, device))
+        # A single token would be compiled for itself, as a single row of logits (`softmax_of`).
+        with compiling(self._compiler if count > 1 else None):
+            value, numbers = leaves.call(self._loss, part, SupervisedPositions.of(part, device))
         amount = value.detach().item()
         if not math.isfinite(amount):
             raise NotFiniteError(

@@ -28,6 +28,7 @@ from rlvr_torch.training.packing.prefix_packing import (
     SupervisedSpan,
     supervised_hidden,
 )
+from rlvr_torch.training.softmax import Compiler
 
 
 @frozen(kw_only=True, eq=False)
@@ -121,6 +122,7 @@ def sequence_logprobs(
     dtype: torch.dtype = torch.float32,
     attention: PackedAttend | None = None,
     product: HeadProduct = FLOAT32,
+    compiler: Compiler | None = None,
 ) -> list[Tensor]:
     """
     Logprobs of each datum's supervised tokens at its temperature.
@@ -132,6 +134,7 @@ def sequence_logprobs(
         dtype: What the blocks' matrix products are computed in; logits are float32 always.
         attention: How a packed row attends; None: `BlockAttention`.
         product: How the output head multiplies.
+        compiler: Compiles what the head computes between its products; None: it is not compiled.
 
     Returns:
         One tensor (T,) a datum, float32, nats: entry t is log p(tokens[t] | tokens[:t]) where
@@ -139,8 +142,9 @@ def sequence_logprobs(
     """
     hidden = trunk(net, data, dtype, attention)  # (N, C)
     places = SupervisedPositions.of(data, hidden.device)
+    head = Head.of(net, product, compiler)
     flat = ChunkedLogprobs.apply(
-        hidden, net.head, net.head_bias, Head.of(net, product), places.targets, places.heat, chunk
+        hidden, net.head, net.head_bias, head, places.targets, places.heat, chunk
     )
     return places.spread(flat)
 

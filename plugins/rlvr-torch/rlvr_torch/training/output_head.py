@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from rlvr_torch.models.head_product import FLOAT32, HeadProduct
 from rlvr_torch.models.interface import Net
+from rlvr_torch.training.softmax import Compiler, Softmax, softmax_of
 
 
 @frozen(kw_only=True, eq=False)
@@ -31,13 +32,15 @@ class Head:
     scale: float = 1.0
     softcap: float = 0.0
     multiply: HeadProduct = FLOAT32  # its products, which give float32
+    compiler: Compiler | None = None  # of what is computed between them; None: it is not compiled
 
     @classmethod
-    def of(cls, net: Net, product: HeadProduct = FLOAT32) -> Head:
+    def of(cls, net: Net, product: HeadProduct = FLOAT32, compiler: Compiler | None = None) -> Head:
         """The head of a net as its products read it, without gradients."""
         head = cls._made(net, lambda value: value.detach())
         bias = None if head.bias is None else head.bias.float()
-        return evolve(head, weights=product.weights(head.weights), bias=bias, multiply=product)
+        weights = product.weights(head.weights)
+        return evolve(head, weights=weights, bias=bias, multiply=product, compiler=compiler)
 
     @classmethod
     def leaf(cls, net: Net, *, with_grad: bool = True) -> Head:
@@ -111,12 +114,8 @@ class Chunk:
     entropy: Tensor | None  # (n,) nats, of the whole distribution; None where not asked for
     _head: Head = field(repr=False)
     _inputs: Tensor = field(repr=False)  # (n, C) rows times their scale
-    _targets: Tensor = field(repr=False)  # (n,)
     _heat: Tensor = field(repr=False)  # (n,)
-    _mass: Tensor = field(repr=False)  # (n, 1) sum of the exponentials
-    _exps: Tensor = field(repr=False)  # (n, V) exp(logit - largest logit)
-    _logits: Tensor | None = field(repr=False)  # (n, V) logit - largest logit; with entropy
-    _slope: Tensor | None = field(repr=False)  # (n, V) derivative of the soft cap
+    _softmax: Softmax = field(repr=False)
 
     @classmethod
     def forward(
@@ -127,36 +126,21 @@ class Chunk:
         heat: Tensor,  # (n,) temperatures
         buffer: Tensor,  # (n or more, V) float32 to compute in
         *,
-        entropy: bool = False,  # whether entropies are wanted too (a second buffer of logits)
+        entropy: bool = False,  # whether entropies are wanted too
     ) -> Chunk:
         """Compute without a graph."""
         with torch.no_grad():
             inputs, logits = head.product(hidden, heat, buffer)
-            slope = None
-            if head.softcap:
-                logits.tanh_()
-                slope = 1 - logits.square()
-                logits.mul_((head.softcap / heat)[:, None])
-            logits.sub_(logits.amax(dim=1, keepdim=True))
-            chosen = logits.gather(1, targets[:, None])
-            exps = logits.exp() if entropy else logits.exp_()
-            mass = exps.sum(dim=1, keepdim=True)
-            log_mass = mass.log()
-            found = None
-            if entropy:
-                mean = (exps[:, None] @ logits[:, :, None])[:, :, 0] / mass  # (n, 1)
-                found = (log_mass - mean)[:, 0]
+            softmax = softmax_of(
+                logits, targets, heat, head.softcap, entropy=entropy, compiler=head.compiler
+            )
             return cls(
-                logprobs=(chosen - log_mass)[:, 0],
-                entropy=found,
+                logprobs=softmax.logprobs,
+                entropy=softmax.entropy,
                 head=head,
                 inputs=inputs,
-                targets=targets,
                 heat=heat,
-                mass=mass,
-                exps=exps,
-                logits=logits if entropy else None,
-                slope=slope,
+                softmax=softmax,
             )
 
     def backward(
@@ -168,28 +152,14 @@ class Chunk:
         `d_logprobs` (n,) and `d_entropy` (n,) or None are the gradients of the loss.
         """
         with torch.no_grad():
-            d_logits = self._d_logits(d_logprobs, d_entropy)
-            head = self._head
-            if self._slope is not None:
-                d_logits.mul_((head.softcap / self._heat)[:, None]).mul_(self._slope)
-            row_scale = head.row_scale(self._heat)
+            d_logits = self._softmax.d_logits(d_logprobs, d_entropy)
+            head, row_scale = self._head, self._head.row_scale(self._heat)
             d_states = head.multiply.by_states(d_logits, head.weights)
             d_hidden.copy_(d_states.mul_(row_scale[:, None]))
             if grads.weights is not None:
                 head.multiply.add_by_weights(grads.weights, d_logits, self._inputs)
             if grads.bias is not None:
                 grads.bias.add_(row_scale @ d_logits)
-
-    def _d_logits(self, d_logprobs: Tensor, d_entropy: Tensor | None) -> Tensor:
-        """D logprob / d logit is [target] - p, d entropy / d logit is -p (log p + entropy)."""
-        d_logits = self._exps
-        if d_entropy is None or self._logits is None or self.entropy is None:
-            d_logits.mul_(-d_logprobs[:, None] / self._mass)
-        else:
-            share = self._logits.add_(self.entropy[:, None] - self._mass.log())
-            share.mul_(d_entropy[:, None]).add_(d_logprobs[:, None])
-            d_logits.mul_(share).mul_(-1 / self._mass)
-        return d_logits.scatter_add_(1, self._targets[:, None], d_logprobs[:, None])
 
 
 class Critic(nn.Module):
