@@ -1,10 +1,11 @@
 """
 `rlvr` in a process of its own that need not import PyTorch first.
 
-A server imports what is slow and not ours, once for all tests of a worker, and forks for each
-command. The child has its own arguments, folder, environment, output and exit, imports rlvr and
-its plugins anew, and runs what is registered for its exit. A process between the two waits for it,
-so that several commands can run at once.
+A server imports the core and what is slow, once for all tests of a worker, and forks for each
+command. The child has its own arguments, folder, environment, output and exit, imports the plugins
+anew, and runs what is registered for its exit. A process between the two waits for it, so that
+several commands can run at once. Nothing that the server imports may have looked at its
+environment, or found anything out: the child finds all that for itself.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ _IMPORTED: tuple[str, ...] = (
 )
 _IMPORTED += ("httpx", "torch.fx.experimental.symbolic_shapes")
 _IMPORTED += ("rich.console", "safetensors.torch", "structlog", "sympy", "tokenizers", "torch")
+_OURS = tuple(f"rlvr.cli.{name}" for name in ("audit", "evaluate", "plugins", "run", "runs"))
+_OURS += ("rlvr.builtin.learning_curve", "rlvr.builtin.toy")
+_IMPORTED += _OURS
 _THREADS = {"OMP_NUM_THREADS": "1"}
 _MODULE = ("-m", "rlvr.cli.main")
 _server: tuple[subprocess.Popen[bytes], socket.socket] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,43 @@ def test_commands_run_beside_each_other(plugin_site):
     assert waiting.communicate() == ("", "")
 
 
-def test_nothing_of_ours_is_imported_before_the_fork():
-    """A module of rlvr that a command imports is imported by that command."""
-    assert not [name for name in rlvr_process._IMPORTED if name.startswith("rlvr")]
+RECORD = """
+import functools, gc, importlib, os, sys
+
+class Recorded(dict):
+    def __getitem__(self, name):
+        read.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name, default=None):
+        read.add(name)
+        return super().get(name, default)
+
+    def __contains__(self, name):
+        read.add(name)
+        return super().__contains__(name)
+
+    def __iter__(self):
+        read.add("RLVR_*")
+        return super().__iter__()
+
+    items = keys = values = copy = lambda self: [*self]
+
+read, os.environ = set(), Recorded(os.environ)
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+print(*(name for name in read if name.startswith("RLVR_")))
+for each in gc.get_objects():
+    if isinstance(each, functools._lru_cache_wrapper) and each.__module__.startswith("rlvr"):
+        print(each.__module__, each.__qualname__, each.cache_info().currsize)
+"""
+
+
+def test_what_is_imported_before_the_fork_has_found_nothing_out() -> None:
+    """No variable of rlvr is read and no cache is filled: a command does both in its own place."""
+    words = [sys.executable, "-c", RECORD, *rlvr_process._OURS]
+    read, *caches = subprocess.check_output(words, text=True).splitlines()
+
+    assert read == ""
+    assert len(caches) > 10
+    assert [cache for cache in caches if not cache.endswith(" 0")] == []

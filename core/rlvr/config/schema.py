@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 import attrs
@@ -50,7 +51,7 @@ def options_of(specs: Mapping[str, type]) -> dict[str, OptionSchema]:
     found: dict[str, OptionSchema] = {}
     for namespace, cls in specs.items():
         defaults = defaults_of(namespace, cls)
-        hints = typing.get_type_hints(cls)
+        hints = _types_of(cls)
         for attribute in attrs.fields(cls):
             key = f"{namespace}.{attribute.name}"
             found[key] = OptionSchema(
@@ -64,6 +65,12 @@ def options_of(specs: Mapping[str, type]) -> dict[str, OptionSchema]:
                 choices=tuple(attribute.metadata.get(CHOICES, ())),
             )
     return found
+
+
+@cache
+def _types_of(cls: type) -> Mapping[str, Any]:
+    """The annotations of a class: a command asks a dozen times for those of all classes."""
+    return typing.get_type_hints(cls)
 
 
 def defaults_of(namespace: str, cls: type) -> Any:

@@ -32,12 +32,14 @@ _WHOLE = 32 << 20
 _MANY = 2000
 """Files at most that are read in a folder of data beside a module."""
 _NOT_SOURCE = (".pyc", ".swp", "~")
+# Both patterns begin with what they look for: `re` skips to that ten times faster than to a `\b`.
 _IMPORT = re.compile(
-    r"\b(?:from[ \t]+(?P<base>\.*[\w.]*)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^#\n;]+)"
-    r"|import[ \t]+(?P<plain>[^#\n;]+)"
-    r"|(?:import_module|__import__)\(\s*[\"'](?P<called>[\w.]+)[\"'])"
+    r"from(?<!\wfrom)[ \t]+(?P<base>\.*[\w.]*)[ \t]+import[ \t]+(?P<names>\([^)]*\)|[^#\n;]+)"
+    r"|import(?<!\wimport)[ \t]+(?P<plain>[^#\n;]+)"
+    r"|(?:import_module(?<!\wimport_module)|__import__(?<!\w__import__))"
+    r"\(\s*[\"'](?P<called>[\w.]+)[\"']"
 )
-_LITERAL = re.compile(r"(?<=[\"'}])(?P<text>[\w./ @+*?-]{2,200})(?=[\"'{])")
+_LITERAL = re.compile(r"[\"'}](?P<text>[\w./ @+*?-]{2,200})(?=[\"'{])")
 _GLOB = re.compile(r"[\w*?-]*[*?][\w*?-]*\.\w+")
 _REQUIRED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SITES = {"site-packages", "dist-packages"}
@@ -84,10 +86,10 @@ def _is_recorded(root: str, place: Path) -> bool:
     """Whether pip put a package where it lies, by the record beside it (`pip install --target`)."""
     for name in _packages().get(root, ()):
         with suppress(Exception):  # other people's metadata may hold anything
-            found = metadata.distribution(name)
-            inside = place.relative_to(str(found.locate_file("")))
-            if inside.parts[0].partition(".")[0] == root and found.read_text("RECORD"):
-                return True
+            if (found := _found(name)) is not None:
+                inside = place.relative_to(str(found.locate_file("")))
+                if inside.parts[0].partition(".")[0] == root and found.read_text("RECORD"):
+                    return True
     return False
 
 
@@ -224,11 +226,7 @@ def _imports(text: str, around: str) -> Iterator[str]:
 @cache
 def _installed(root: str) -> Unit:
     """The wheel that a package comes from and all it needs: version, and what pip recorded."""
-    try:
-        found = metadata.distribution(root)
-        pending = [header(found)["Name"] or root]  # damaged metadata has no name
-    except (metadata.PackageNotFoundError, ValueError):
-        pending = list(_packages().get(root, ()))
+    pending = [root] if _found(normal_name(root)) else list(_packages().get(root, ()))
     told, linked, seen = [root], set[str](), set[str]()
     while pending:
         name = normal_name(pending.pop())
@@ -247,16 +245,15 @@ def _distribution(name: str) -> tuple[str, frozenset[str], tuple[str, ...]] | No
 
     Its metadata is read once a process: all distributions of an environment need each other.
     """
-    try:
-        found = metadata.distribution(name)
-    except (metadata.PackageNotFoundError, ValueError):
+    found = _found(name)
+    if found is None:
         return None
     linked, needed = set[str](), list[str]()
     with suppress(Exception):  # other people's metadata may hold anything
         origin = json.loads(found.read_text("direct_url.json") or "{}")
         if origin.get("dir_info", {}).get("editable"):  # its record says nothing of its files
             linked.add(name.replace("-", "_"))
-            linked.update(p for p, of in _packages().items() if name in map(normal_name, of))
+            linked.update(p for p, of in _packages().items() if name in of)
     with suppress(Exception):
         # an egg's needs are in a file of their own, which importlib turns into these lines
         told = found.requires if found.read_text("requires.txt") else None
@@ -279,14 +276,46 @@ def _recorded(found: metadata.Distribution) -> str:
 def _packages() -> Mapping[str, list[str]]:
     """Distributions by package; one whose record cannot be read has no packages."""
     found: dict[str, list[str]] = {}
-    for one in metadata.distributions():
+    for name, one in _distributions():
         with suppress(Exception):  # other people's files may hold anything
             told = (one.read_text("top_level.txt") or "").split() or [
                 path.partition("/")[0] if "/" in path else path.removesuffix(".py")
                 for path in recorded_files(one)
                 if path.endswith(".py")
             ]
-            name = str(header(one)["Name"] or "")
             for package in sorted(set(told)) if name else ():
                 found.setdefault(package, []).append(name)
     return found
+
+
+def _found(name: str) -> metadata.Distribution | None:
+    """The distribution of that name, as `normal_name` writes it."""
+    if (found := _by_name().get(name)) is not None or "" not in _by_name():
+        return found
+    try:  # one whose metadata is damaged still has its name in that of its folder
+        return metadata.distribution(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+
+
+@cache
+def _by_name() -> Mapping[str, metadata.Distribution]:
+    """Of two of a name the first, as Python imports it; "" is one of those without a name."""
+    return dict(reversed(_distributions()))
+
+
+@cache
+def _distributions() -> tuple[tuple[str, metadata.Distribution], ...]:
+    """
+    Each that is installed, with its name; "" where its metadata is damaged.
+
+    All are read at once: `metadata.distribution` searches every folder of the path for one name,
+    and a wheel's extras name hundreds that are not installed.
+    """
+    found = []
+    for one in metadata.distributions():
+        name = ""
+        with suppress(Exception):  # other people's metadata may hold anything
+            name = normal_name(header(one)["Name"])
+        found.append((name, one))
+    return tuple(found)
