@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,12 @@ from engine_fixture import stockfish as stockfish
 
 from rlvr import ExitCode, PrerequisiteError, VerifierError
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
+from rlvr_chess.engine.process import EngineProcess
 from rlvr_chess.values import ActionValues
 
 FEN = positions(1, seed=9)[0]
-LONG = 1_000_000
-"""Nodes that take longer than a second."""
+LONG = 500_000
+"""Nodes that take much longer than it takes to find that a search runs."""
 ANSWERS = 'while read -r line; do case "$line" in\nuci) echo "id name Fake"; echo uciok;;\n'
 ANSWERS += "isready) echo readyok;;\nquit) exit;;\n"
 
@@ -38,25 +39,33 @@ def disturbed(
     disturb: Callable[[int], None], *, times: int, nodes: int, timeout_s: float = 30.0
 ) -> ActionValues:
     """The values of `FEN` while the process is disturbed in mid-search, so many times."""
+    ask, searching = EngineProcess.ask, set[int]()
+
+    async def watched(
+        process: EngineProcess, commands: Sequence[str], end: bytes, timeout_s: float
+    ) -> list[bytes]:
+        if commands[-1] == f"go nodes {nodes}" and process.pid is not None:
+            searching.add(process.pid)
+        return await ask(process, commands, end, timeout_s)
 
     async def work() -> ActionValues:
         config = EngineConfig(nodes=nodes, processes=1, timeout_s=timeout_s)
         async with EnginePool(config) as pool:
-            await pool.action_values("4k3/8/8/8/8/8/8/Q3K3 w - - 0 1")  # it runs
+            await pool.best_move("4k3/8/8/8/8/8/8/Q3K3 w - - 0 1", nodes=1)  # it runs
             search = asyncio.create_task(pool.action_values(FEN))
             hit: set[int] = set()
-            before: set[int] = set()
             while not search.done():
-                before = set(pool.pids)
-                await asyncio.sleep(0.3)  # whoever is still there has started, and searches
-                for pid in before & set(pool.pids):
-                    if len(hit) < times and pid not in hit:
+                await asyncio.sleep(0.05)
+                for pid in searching - hit:
+                    if len(hit) < times:
                         hit.add(pid)
                         disturb(pid)
             assert len(hit) == times
             return await search
 
-    return asyncio.run(work())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EngineProcess, "ask", watched)
+        return asyncio.run(work())
 
 
 def _kill(pid: int) -> None:
@@ -84,7 +93,7 @@ def test_hung_engine_is_replaced(stockfish: Path) -> None:
     """An engine that stands still is killed after the timeout, and the search done in another."""
 
     async def work() -> ActionValues:
-        async with EnginePool(EngineConfig(nodes=QUICK, processes=1, timeout_s=5.0)) as pool:
+        async with EnginePool(EngineConfig(nodes=QUICK, processes=1, timeout_s=2.0)) as pool:
             await pool.action_values("4k3/8/8/8/8/8/8/Q3K3 w - - 0 1")  # it runs
             (hung,) = pool.pids
             _stop(hung)
@@ -95,22 +104,24 @@ def test_hung_engine_is_replaced(stockfish: Path) -> None:
 
     began = time.monotonic()
     assert asyncio.run(work()) == expected(QUICK)
-    assert time.monotonic() - began > 5.0
+    assert time.monotonic() - began > 2.0
 
 
 @pytest.mark.slow
 def test_hung_twice_is_an_error(stockfish: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Standing still again: the time it was given is said."""
     monkeypatch.setattr("rlvr_chess.engine.pool._SLOWEST", 10_000_000)
-    with pytest.raises(VerifierError, match=r"no '.*' within 3"):
-        disturbed(_stop, times=2, nodes=LONG, timeout_s=3.0)
+    with pytest.raises(
+        VerifierError, match=r"no 'bestmove' within 1\.\d+ s; then no 'bestmove' within 1\."
+    ):
+        disturbed(_stop, times=2, nodes=LONG, timeout_s=1.5)
 
 
-def fails(engine: Path, *, nodes: int = QUICK, timeout_s: float = 10.0) -> str:
+def fails(engine: Path, *, timeout_s: float) -> str:
     """The message of the verifier's failure that this engine causes."""
 
     async def work() -> None:
-        config = EngineConfig(path=str(engine), nodes=nodes, processes=1, timeout_s=timeout_s)
+        config = EngineConfig(path=str(engine), nodes=1, processes=1, timeout_s=timeout_s)
         async with EnginePool(config) as pool:
             with pytest.raises(VerifierError) as caught:
                 await pool.action_values(FEN)
@@ -143,7 +154,7 @@ def test_nonsense_is_an_error(
     """An engine that ends, says nothing, nonsense or far too much: an error after one retry."""
     monkeypatch.setattr("rlvr_chess.engine.process._MOST_BYTES", 2**20)
     engine = script(tmp_path, f"{ANSWERS}{case}\nesac; done\n")
-    message = fails(engine, timeout_s=1.0 if "within" in reason else 10.0)
+    message = fails(engine, timeout_s=0.3 if "within" in reason else 10.0)
     assert message.count("; then ") == 1
     assert re.search(reason, message), message
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from engine_fixture import positions
 from engine_fixture import stockfish as stockfish
 from rlvr_fixture import Call, command
 from rlvr_fixture import rlvr as rlvr
+from rlvr_process import start_rlvr
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -64,9 +64,7 @@ def ids(run: Path) -> list[list[str]]:
 
 def killed_after(folder: Path, step: int, argv: list[str], environ: dict[str, str]) -> None:
     """Start a command in `folder` and kill it (-9) when run `b` has written a checkpoint."""
-    process = subprocess.Popen(
-        argv, cwd=folder, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    process = start_rlvr(*argv[3:], cwd=folder, env=environ)
     written = folder / f"b/checkpoints/step-{step:06d}/manifest.json"
     until = time.monotonic() + 200
     try:

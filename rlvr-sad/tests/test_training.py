@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import start_rlvr
 from training_fixture import Bench, bench_in
 
 from rlvr.testing.tools import shared_data
@@ -121,13 +122,8 @@ def test_killed_and_resumed_is_as_if_never_killed(bench: Bench) -> None:
     )
     ok(bench.train("--out straight --steps 8", options))
     models = f"--model {bench.student} --teacher {bench.teacher} --dataset chat.jsonl"
-    running = subprocess.Popen(
-        bench.command("run --plugin sad --algo sad --out killed --steps 400", models, options),
-        cwd=bench.folder,
-        env=bench.environ(),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    words = bench.told("run --plugin sad --algo sad --out killed --steps 400", models, options)
+    running = start_rlvr(*words, cwd=bench.folder, env=bench.environ())
     try:
         wait_for(bench.folder / "killed" / "checkpoints" / "step-000002")
     finally:

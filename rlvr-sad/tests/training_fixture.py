@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,9 @@ class Bench:
 
     def rlvr(self, *words: object, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run the command line in a process of its own; words may hold several, by spaces."""
-        told = self.command(*words)[3:]
-        return run_rlvr(*told, cwd=self.folder, env={**self.environ(), **environ}, timeout_s=250)
+        return run_rlvr(
+            *self.told(*words), cwd=self.folder, env={**self.environ(), **environ}, timeout_s=250
+        )
 
     def train(self, *words: object, algo: str = "sad") -> subprocess.CompletedProcess[str]:
         """`rlvr run --plugin sad`; a small step unless told otherwise."""
@@ -47,9 +47,9 @@ class Bench:
         return self.rlvr("run", "--plugin", "sad", "--algo", algo, *flags, *words, *given)
 
     @staticmethod
-    def command(*words: object) -> list[str]:
+    def told(*words: object) -> list[str]:
         """The command line's words."""
-        return [sys.executable, "-m", "rlvr.cli.main", *" ".join(map(str, words)).split()]
+        return " ".join(map(str, words)).split()
 
     def environ(self) -> dict[str, str]:
         """One thread, a cache of its own, no colours."""

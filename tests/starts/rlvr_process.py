@@ -25,7 +25,7 @@ import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _IMPORTED: tuple[str, ...] = (
     "attrs",
@@ -40,7 +40,7 @@ _OURS = tuple(f"rlvr.cli.{name}" for name in ("audit", "evaluate", "plugins", "r
 _OURS += ("rlvr.builtin.learning_curve", "rlvr.builtin.toy")
 _IMPORTED += _OURS
 _THREADS = {"OMP_NUM_THREADS": "1"}
-_MODULE = ("-m", "rlvr.cli.main")
+_MODULE = "rlvr.cli.main"
 _server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
 
 
@@ -71,18 +71,23 @@ def run_rlvr(
     return subprocess.CompletedProcess(running.args, running.wait(), out, err)
 
 
+Files = tuple[IO[Any], IO[Any]]
+"""Open files for output and errors."""
+
+
 class Forked:
     """A command that was forked: what tests need of `subprocess.Popen`."""
 
-    def __init__(self, args: list[str], request: bytes) -> None:
+    def __init__(self, args: list[str], request: bytes, files: Files | None = None) -> None:
         self.args = args
         self.returncode: int | None = None
         self._said = "", ""
-        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115  # see wait
-        self._files = out, err
+        self._files: tuple[IO[bytes], ...] = ()  # see wait
+        if files is None:
+            self._files = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
         self._link, its = socket.socketpair()
         with its:
-            _ask(request, [*(file.fileno() for file in self._files), its.fileno()])
+            _ask(request, [*(file.fileno() for file in files or self._files), its.fileno()])
         self.pid = _number(self._link)
 
     def wait(self, timeout: float | None = None) -> int:
@@ -94,7 +99,8 @@ class Forked:
             except (TimeoutError, BlockingIOError):
                 raise subprocess.TimeoutExpired(self.args, timeout or 0) from None
             self._link.close()
-            self._said = _text(self._files[0]), _text(self._files[1])
+            if self._files:
+                self._said = _text(self._files[0]), _text(self._files[1])
         return self.returncode
 
     def poll(self) -> int | None:
@@ -128,16 +134,32 @@ Started = subprocess.Popen[str] | Forked
 
 
 def start_rlvr(
-    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, forks: bool = True
+    *words: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    forks: bool = True,
+    module: str = _MODULE,
+    files: Files | None = None,
 ) -> Started:
-    """Start `rlvr WORDS` and go on beside it; else as `run_rlvr`."""
-    command = [sys.executable, *_MODULE, *words]
+    """
+    Start `rlvr WORDS` and go on beside it; else as `run_rlvr`.
+
+    Args:
+        words: Of the command line.
+        cwd: Where it runs.
+        env: Its environment.
+        forks: False: an interpreter of its own.
+        module: What runs in the place of the command line.
+        files: Where it writes, for who reads while it runs; else `communicate` gives all.
+    """
+    command = [sys.executable, "-m", module, *words]
     wanted = dict(os.environ if env is None else env)
     differs = _read_at_start(wanted) != _read_at_start({**os.environ, **_THREADS})
     if not forks or differs or _replaces(wanted, cwd or Path.cwd()):
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, cwd=cwd, env=wanted, stdout=pipe, stderr=pipe, text=True)
-    return Forked(command, json.dumps([list(words), str(cwd or Path.cwd()), wanted]).encode())
+        out, err = files or (subprocess.PIPE, subprocess.PIPE)
+        return subprocess.Popen(command, cwd=cwd, env=wanted, stdout=out, stderr=err, text=True)
+    asked = [module, words, str(cwd or Path.cwd()), wanted]
+    return Forked(command, json.dumps(asked).encode(), files)
 
 
 def _replaces(env: Mapping[str, str], cwd: Path) -> bool:
@@ -202,8 +224,8 @@ def _bytes(link: socket.socket, count: int) -> bytes:
     return found
 
 
-def _serve(link: socket.socket) -> None:
-    """Fork for each request until the tests have ended; returns in the child, ready to run."""
+def _serve(link: socket.socket) -> str:
+    """Fork for each request until the tests have ended; the child gets the module to run."""
     for name in _IMPORTED:
         with contextlib.suppress(ImportError):  # a command that needs it says what is missing
             importlib.import_module(name)
@@ -212,7 +234,7 @@ def _serve(link: socket.socket) -> None:
         size, files, _, _ = socket.recv_fds(link, 4, 3)
         if not size:
             sys.exit()
-        words, folder, env = json.loads(_bytes(link, int.from_bytes(size, "big")))
+        module, words, folder, env = json.loads(_bytes(link, int.from_bytes(size, "big")))
         if os.fork():
             for file in files:
                 os.close(file)
@@ -238,14 +260,14 @@ def _serve(link: socket.socket) -> None:
         os.environ.update(env)
         sys.path[:1] = [folder, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
         sys.argv[1:] = words
-        return
+        return str(module)
 
 
-def _run() -> None:
+def _run(module: str) -> None:
     """Run the command and leave, without taking apart what the server imported."""
     code: object = 0
     try:
-        runpy.run_module(_MODULE[1], run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as leaving:
         code = leaving.code
     threading._shutdown()  # type: ignore[attr-defined]
@@ -256,5 +278,4 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    _run()
+    _run(_serve(socket.socket(fileno=int(sys.argv[1]))))

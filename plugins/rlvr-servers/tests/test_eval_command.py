@@ -125,6 +125,7 @@ def test_ctrl_c_does_not_wait_for_the_server(server: Any, tmp_path: Path) -> Non
     )
     deadline = time.monotonic() + 60
     while not server.requests and time.monotonic() < deadline:
+        assert running.poll() is None, "it ended before it asked"
         time.sleep(0.02)
     begun = time.monotonic()
     running.send_signal(signal.SIGINT)

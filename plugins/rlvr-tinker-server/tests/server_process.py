@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import os
-import queue
 import re
+import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import frozen
+from rlvr_process import Started, start_rlvr
 
 from rlvr import BackendError
 
-_SERVING = re.compile(r"serving (?P<name>.+) \(\d+ positions, \w+\) at (?P<url>http://\S+)")
-_TOKENIZER = re.compile(r"  tokenizer: (?P<where>.+)")
+_SERVING = re.compile(
+    r"^serving (?P<name>.+) \(\d+ positions, \w+\) at (?P<url>http://\S+)\n"
+    r"(?:.*\n)*?  tokenizer: (?P<where>.+)\n",
+    re.MULTILINE,
+)
 
 
 @frozen(kw_only=True)
@@ -37,7 +39,7 @@ class Running:
     url: str
     name: str
     tokenizer: str
-    process: subprocess.Popen[str]
+    process: Started
     log: Path
 
     @property
@@ -80,64 +82,43 @@ def started(
         BackendError: It ended, or did not listen in time; what it said is in the error.
     """
     state.mkdir(parents=True, exist_ok=True)
-    log = state / "server.log"
-    program = ["-m", "rlvr.cli.main", "tinker-server"]
+    log, told = state / "server.log", state / "server.out"
+    mine = {**os.environ, **(env or {})}
+    module, words = "rlvr.cli.main", ["tinker-server"]
     if "--faults" in options:
-        program = [str(Path(__file__).with_name("faulty_server.py"))]
-    words = ["--model", model, "--port", str(port), "--state", str(state)]
+        module, words = "faulty_server", []
+        mine["PYTHONPATH"] = str(Path(__file__).parent)
+    words += ["--model", model, "--port", str(port), "--state", str(state)]
     words += [option for option in options if option != "--faults"]
-    with log.open("a") as file:
-        process = subprocess.Popen(
-            [sys.executable, *program, *words],
-            stdout=subprocess.PIPE,
-            stderr=file,
-            text=True,
-            env={**os.environ, **(env or {})},
-        )
+    with told.open("w") as out, log.open("a") as err:
+        process = start_rlvr(*words, env=mine, module=module, files=(out, err))
     try:
-        yield _wait(process, log, timeout_s)
+        yield _wait(process, told, log, timeout_s)
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGTERM)
         try:
             process.wait(15)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
 
 
-def _wait(process: subprocess.Popen[str], log: Path, timeout_s: float) -> Running:
-    lines: queue.Queue[str | None] = queue.Queue()
-
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line.rstrip("\n"))
-        lines.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    deadline = time.monotonic() + timeout_s
-    serving: re.Match[str] | None = None
-    while (left := deadline - time.monotonic()) > 0:
-        try:
-            line = lines.get(timeout=left)
-        except queue.Empty:
-            break
-        if line is None:
-            break
-        serving = serving or _SERVING.fullmatch(line)
-        if serving is not None and (tokenizer := _TOKENIZER.fullmatch(line)):
+def _wait(process: Started, told: Path, log: Path, timeout_s: float) -> Running:
+    deadline, has_ended = time.monotonic() + timeout_s, False
+    while not has_ended and time.monotonic() < deadline:
+        has_ended = process.poll() is not None
+        if found := _SERVING.search(told.read_text("utf-8")):
             return Running(
-                url=serving["url"],
-                name=serving["name"],
-                tokenizer=tokenizer["where"],
+                url=found["url"],
+                name=found["name"],
+                tokenizer=found["where"],
                 process=process,
                 log=log,
             )
+        time.sleep(0.02)
     said = log.read_text("utf-8", "replace").strip()[-2000:]
     raise BackendError(
         "a tinker-server was to be started.",
-        f"found: it {'ended' if process.poll() is not None else 'is not up in time'}: {said}",
+        f"found: it {'ended' if has_ended else 'is not up in time'}: {said}",
         f"see {log}",
     )

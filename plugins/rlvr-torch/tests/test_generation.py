@@ -126,8 +126,7 @@ def check(net, requests, completions, tolerance=1e-5):
 def test_logprobs_are_those_of_a_full_pass(kind, rows):
     """Grouped heads, windows, soft caps, sinks: within 1e-5, rows freed and taken all the time."""
     net = TinyNet(*KINDS[kind])
-    lengths = np.random.default_rng(1).integers(1, 90, 14)
-    requests = requests_of(lengths)
+    requests = requests_of([1, 70, 3, 40, 12, 5, 66, 2, 20])
     check(net, requests, Engine(net, NoEnd(), rows=rows).generate(requests))
 
 
@@ -155,8 +154,7 @@ def lane_of(net, requests, **settings):
 def test_rows_that_share_nothing_are_those_of_a_full_pass(kind, rows):
     """Every prompt another, of 1 to 40 tokens: within 1e-5, rows freed and taken all the time."""
     net = TinyNet(*KINDS[kind])
-    lengths = np.random.default_rng(1).integers(1, 150, 14)
-    requests = requests_of(lengths, prompts=14)
+    requests = requests_of([5, 40, 100, 1, 30, 12, 60, 2, 25], prompts=9)
     batch, sequences = lane_of(net, requests, rows=rows)
     decode(batch, 1)
     first = batch._cache._slots
@@ -179,7 +177,7 @@ def test_what_was_never_written_is_never_read(monkeypatch):
 def test_shapes_that_stay_give_the_same(kind):
     """The step that a GPU captures (fixed shapes, all of the ring) gives the same, on a CPU."""
     net = TinyNet(*KINDS[kind])
-    requests = requests_of(np.random.default_rng(2).integers(1, 80, 12))
+    requests = requests_of([70, 3, 41, 1, 22, 66, 9, 30])
     engine = CapturedEngine(net, NoEnd(), rows=4)
     for _ in range(2):
         check(net, requests, engine.generate(requests))

@@ -7,14 +7,13 @@ import json
 import os
 import shutil
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import frozen
+from rlvr_process import run_rlvr
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -71,11 +70,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
 def _ids(folder: Path, *words: str) -> dict[str, str]:
     """Run; give back each tracker's id of the run."""
     place = {"TRACKIO_DIR": str(folder / "trackio"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "rlvr", "run", *words, "--json"],
-        cwd=folder, env={**os.environ, **place}, capture_output=True, text=True, timeout=280,
-        check=False,
-    )  # fmt: skip
+    done = run_rlvr("run", *words, "--json", cwd=folder, env={**os.environ, **place})
     assert done.returncode == 0, done.stderr
     assert "tracker_stopped" not in done.stderr, done.stderr
     assert json.loads(done.stdout)["run"] == "here"  # nothing else stands on standard output
