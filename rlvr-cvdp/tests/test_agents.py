@@ -49,6 +49,7 @@ RECORD = CvdpProblem(
 )
 PROBLEM = Problem(id=RECORD.id, prompt=(), payload=RECORD)
 RIGHT = "echo 'module top; endmodule' > rtl/top.v"
+WAIT = "sleep 99"
 
 
 def docker(*words: str) -> str:
@@ -141,12 +142,12 @@ def test_an_agent_sees_the_problem_and_neither_harness_nor_host(
     [
         (f"{RIGHT}; exit 3", "exit status 3"),
         (f"{RIGHT}; sh -c 'kill -SEGV $$'; exit $?", "exit status 139"),
-        (f"{RIGHT}; sleep 100", "stopped: time"),
+        (f"{RIGHT}; {WAIT}", "stopped: time"),
         (f"{RIGHT}; trap '' TERM INT; while :; do :; done", "stopped: time"),
         (f"{RIGHT}; i=0; while :; do i=$((i+1)); head -c 9m /dev/zero > rundir/$i; done", "disk"),
         (f"{RIGHT}; i=0; while :; do i=$((i+1)); head -c 9m /dev/zero > /tmp/$i; done", "disk"),
         (
-            f"{RIGHT}; cd rundir; i=0; while :; do i=$((i+1)); mkdir $(seq -f $i-%g 90); done",
+            f"{RIGHT}; cd rundir; for i in $(seq 50); do mkdir $(seq -f $i-%g 90); done; {WAIT}",
             "disk",
         ),
         (f"{RIGHT}; python3 -c 'a = bytearray(1 << 30)' || exit 9", "stopped: memory"),
@@ -157,7 +158,7 @@ def test_an_agent_that_crashes_or_takes_too_much_is_wrong(
 ) -> None:
     """As officially: the answer does not count, and it is an answer, not a failure of ours."""
     limit = {"disk": 100, "stopped: time": 3}.get(why, 30)
-    (found,) = attempt(image_of(script), timeout_s=limit, disk_mb=48, memory_mb=256)
+    (found,) = attempt(image_of(script), timeout_s=limit, disk_mb=16, memory_mb=256)
 
     assert why in found.notes["agent"]["why"]
     assert found.finish == "stop"
