@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from docker_fixture import docker_daemon as docker_daemon
 from docker_fixture import rootfs as rootfs
 from docker_fixture import sim_image as sim_image
 
-from rlvr import BuildContext, Problem, Reward, Trajectory
+from rlvr import BuildContext, Problem, Reward, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.sandbox import Sandbox, open_sandbox
@@ -109,6 +109,8 @@ PLACES = ("fresh", "warm", "rootfs", "docker")
 
 T = TypeVar("T")
 DATASET = "rows.jsonl"
+AT_ONCE = 6
+"""Answers that are judged side by side: what they wait for goes by once."""
 _OF_SANDBOX = (
     *("sandbox", "rootfs", "image", "provision", "warm"),
     *("disk_mb", "memory_mb", "processes"),
@@ -143,27 +145,37 @@ class Judge:
             self.end()
             raise
 
-    async def sandbox(self, config: CvdpConfig, hidden: Sequence[Path] = ()) -> Sandbox:
+    async def sandbox(
+        self, config: CvdpConfig, hidden: Sequence[Path] = (), workers: int = 1
+    ) -> Sandbox:
         """The sandbox of some options, opened by the first who asks for it."""
         variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
         options = [getattr(config, name) for name in _OF_SANDBOX]
         others = [path for path in hidden if path.name != DATASET]
-        key = (*options, *others, sys.executable, *sorted(variables.items()))
+        key = (*options, workers, *others, sys.executable, *sorted(variables.items()))
         if key not in self._open:
             while len(self._open) >= _MOST_OPEN:
                 await self._open.pop(next(iter(self._open))).__aexit__()
-            self._open[key] = await open_sandbox(config, hidden=hidden).__aenter__()
+            opened = open_sandbox(config, workers=workers, hidden=hidden)
+            self._open[key] = await opened.__aenter__()
         return self._open[key]
 
     async def opened(self, reward: CvdpReward) -> CvdpReward:
         """A reward that judges in the sandbox of its options."""
-        reward.__dict__["_sandbox"] = await self.sandbox(reward._config, reward._hidden)
+        asked = (reward._config, reward._hidden, reward._workers)
+        reward.__dict__["_sandbox"] = await self.sandbox(*asked)
         return reward
 
     async def _judged(self, reward: CvdpReward, problem: Problem, trajectory: Trajectory) -> Reward:
         outcome = await (await self.opened(reward))(problem, trajectory)
         assert isinstance(outcome, Reward)
         return outcome
+
+    async def all_of(self, reward: CvdpReward, cases: Sequence[tuple[Problem, Trajectory]]) -> Any:
+        """The rewards of many answers, or what was raised instead, judged side by side."""
+        await self.opened(reward)
+        judging = [self._judged(reward, *case) for case in cases]
+        return await asyncio.gather(*judging, return_exceptions=True)
 
     async def _end(self) -> None:
         while self._open:
@@ -215,9 +227,10 @@ class Bench:
         assert found, task.unsupported()
         return found[0]
 
-    def reward(self, **options: Any) -> CvdpReward:
+    def reward(self, *, workers: int = 1, **options: Any) -> CvdpReward:
         settings = {"timeout_s": 20.0, "idle_s": 2.0, **self.place, **options}
-        return CvdpReward(CvdpConfig(**settings), BuildContext(dataset=self.folder / DATASET))
+        context = BuildContext(dataset=self.folder / DATASET, workers=workers)
+        return CvdpReward(CvdpConfig(**settings), context)
 
     def judge(
         self, answer: str | Mapping[str, str], problem: Problem | None = None, **options: Any
@@ -228,6 +241,22 @@ class Bench:
         else:
             trajectory = Trajectory(problem_id=problem.id, files=answer)
         return self.judged(self.reward(**options), problem, trajectory)
+
+    def together(
+        self, answers: Mapping[str, tuple[str, Problem]], **options: Any
+    ) -> dict[str, Reward | VerifierError]:
+        """Judge named answers (texts of rtl/inc.sv, each with its problem) side by side."""
+        warm = AT_ONCE * self.place["warm"]
+        reward = self.reward(workers=AT_ONCE, **{"warm": warm, **options})
+        cases = [
+            (problem, Trajectory(problem_id=problem.id, files={"rtl/inc.sv": text}))
+            for text, problem in answers.values()
+        ]
+        found = self.judged.run(self.judged.all_of(reward, cases))
+        for outcome in found:
+            if not isinstance(outcome, Reward | VerifierError):
+                raise outcome
+        return dict(zip(answers, found, strict=True))
 
     def rtl(self, text: str, problem: Problem | None = None, **options: Any) -> Reward:
         """Judge an answer that is the text of rtl/inc.sv."""
@@ -304,6 +333,21 @@ def place(request: pytest.FixtureRequest, bench: Bench) -> str:
         image = request.getfixturevalue("containers")
         bench.place.update(sandbox="docker", image=image)
     return name
+
+
+@pytest.fixture
+def in_turn(request: pytest.FixtureRequest, place: str) -> Callable[[Collection[T]], list[T]]:
+    """Which cases run in this sandbox: each in one, as those of `parametrize` do."""
+    marker = request.node.get_closest_marker("places")
+    places = marker.args if marker else PLACES
+    warm = [name for name in places if name != "fresh"]
+
+    def chosen(cases: Collection[T]) -> list[T]:
+        is_fresh = [n % 7 == 4 and "fresh" in places for n in range(len(cases))]
+        where = ["fresh" if now else warm[n % len(warm)] for n, now in enumerate(is_fresh)]
+        return [case for case, name in zip(cases, where, strict=True) if name == place]
+
+    return chosen
 
 
 @pytest.fixture

@@ -508,7 +508,7 @@ sys.stdout.flush()
 print("REACHED")
 """,
     "time": """
-while time.process_time() < 5:  # of the processor: a busy machine gives less of it
+while time.process_time() < 2.5:  # of the processor: a busy machine gives less of it
     pass
 reached()
 """,

@@ -45,7 +45,7 @@ def act(bench, *texts: str, **options) -> tuple[Trajectory, Reward, list[str]]:
     reward = bench.reward(**options)
     trajectory = asyncio.run(_played(task, problem, texts))
     assert trajectory.finish == "stop", trajectory.error
-    outcome = asyncio.run(reward(problem, trajectory))
+    outcome = bench.judged(reward, problem, trajectory)
     said = [segment.text for segment in trajectory.segments if segment.author == "env"]
     return trajectory, outcome, said
 
@@ -248,7 +248,7 @@ def test_a_tool_that_waits_is_stopped(bench):
         bench,
         write("rtl/inc.sv", text) + "```run compile\n```",
         "```submit\n```",
-        idle_s=1.0,
+        idle_s=0.5,
     )
     assert "it waited for something" in said[0]
     assert trajectory.notes["ended"] == "submitted"
@@ -263,7 +263,7 @@ def test_a_simulation_that_never_ends_is_stopped(bench):
         write("verif/tb.sv", loop) + "```run simulate verif/tb.sv\n```",
         write("verif/tb.sv", flood) + "```run simulate verif/tb.sv\n```",
         "```submit\n```",
-        timeout_s=1.0,
+        timeout_s=0.4,
     )
     assert "> run simulate verif/tb.sv\nfailed\n" in said[0]
     assert "more output than allowed" in said[1]

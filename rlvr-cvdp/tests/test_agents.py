@@ -49,6 +49,7 @@ RECORD = CvdpProblem(
 )
 PROBLEM = Problem(id=RECORD.id, prompt=(), payload=RECORD)
 RIGHT = "echo 'module top; endmodule' > rtl/top.v"
+WAIT = "sleep 99"
 
 
 def docker(*words: str) -> str:
@@ -141,11 +142,14 @@ def test_an_agent_sees_the_problem_and_neither_harness_nor_host(
     [
         (f"{RIGHT}; exit 3", "exit status 3"),
         (f"{RIGHT}; sh -c 'kill -SEGV $$'; exit $?", "exit status 139"),
-        (f"{RIGHT}; sleep 100", "stopped: time"),
+        (f"{RIGHT}; {WAIT}", "stopped: time"),
         (f"{RIGHT}; trap '' TERM INT; while :; do :; done", "stopped: time"),
         (f"{RIGHT}; i=0; while :; do i=$((i+1)); head -c 9m /dev/zero > rundir/$i; done", "disk"),
         (f"{RIGHT}; i=0; while :; do i=$((i+1)); head -c 9m /dev/zero > /tmp/$i; done", "disk"),
-        (f"{RIGHT}; cd rundir; i=0; while :; do i=$((i+1)); mkdir $i $i-1 $i-2 $i-3; done", "disk"),
+        (
+            f"{RIGHT}; cd rundir; for i in $(seq 50); do mkdir $(seq -f $i-%g 90); done; {WAIT}",
+            "disk",
+        ),
         (f"{RIGHT}; python3 -c 'a = bytearray(1 << 30)' || exit 9", "stopped: memory"),
     ],
 )
@@ -153,8 +157,8 @@ def test_an_agent_that_crashes_or_takes_too_much_is_wrong(
     script: str, why: str, image_of: Callable[..., str]
 ) -> None:
     """As officially: the answer does not count, and it is an answer, not a failure of ours."""
-    limit = {"disk": 100, "stopped: time": 8}.get(why, 30)
-    (found,) = attempt(image_of(script), timeout_s=limit, disk_mb=48, memory_mb=256)
+    limit = {"disk": 100, "stopped: time": 3}.get(why, 30)
+    (found,) = attempt(image_of(script), timeout_s=limit, disk_mb=16, memory_mb=256)
 
     assert why in found.notes["agent"]["why"]
     assert found.finish == "stop"
@@ -175,7 +179,8 @@ def test_an_agent_that_crashes_or_takes_too_much_is_wrong(
         "head -c 3m /dev/zero > rtl/top.v",
         "rm -rf rtl docs verif rundir /code/* /bin/* 2>/dev/null; true",
         "chmod 000 rtl rundir; chmod 000 /code; true",
-        "cd rundir; i=0; while [ $i -lt 3000 ]; do mkdir d; cd d || exit 0; i=$((i+1)); done",
+        "cd rundir; for i in $(seq 150); do p=d; for j in 1 2 3 4 5 6 7 8 9; do p=$p/d; done; "
+        "mkdir -p $p; cd $p || exit 0; done",
     ],
 )
 def test_what_is_no_plain_file_is_no_answer(
@@ -206,7 +211,7 @@ def test_processes_and_words_are_bounded(image_of: Callable[..., str]) -> None:
     # a shell that cannot fork ends: only a subshell forks once the bomb has begun
     bomb = "yes '\x1b[2J' & f() { f | f & }; (f) & while :; do :; done"
 
-    (found,) = attempt(image_of(bomb), timeout_s=8, processes=64)
+    (found,) = attempt(image_of(bomb), timeout_s=5, processes=64)
 
     assert found.notes["agent"]["stopped"] == "time"
     assert 0 < len(found.completion) <= 20_000
@@ -237,7 +242,8 @@ def test_a_volume_may_lie_where_the_problem_does(volume: str, image_of: Callable
 def test_a_container_that_somebody_removes_is_no_answer(image_of: Callable[..., str]) -> None:
     """Docker failing is infrastructure: the trajectory has finish "error", never reward 0."""
     image = image_of(f"{RIGHT}; sleep 100")
-    removes = f"sleep 4; docker rm -f $(docker ps -q --filter ancestor={image})"
+    running = f"docker ps -q --filter ancestor={image}"
+    removes = f'until [ "$({running})" ]; do sleep 0.2; done; sleep 1; docker rm -f $({running})'
     with subprocess.Popen(["/bin/sh", "-c", removes], stdout=subprocess.DEVNULL):
         (found,) = attempt(image, timeout_s=60)
 

@@ -249,40 +249,40 @@ def test_no_shape_writes_beside_the_targets(path, shape):
 
 
 HOSTILE = {
-    "one module many times": "module alu; endmodule\n" * 18_000,
+    "one module many times": "module alu; endmodule\n" * 9_000,
     "many modules, each used": "".join(
         f"module m{n}; m{n + 1} u(); endmodule\n" for n in range(8_000)
     )
     + fence("module alu; " + " ".join(f"m{n} u{n}();" for n in range(0, 8_000, 2)) + " endmodule"),
     "objects, well nested": '{"a":' * 900 + json.dumps(A) + "}" * 900,
     "lists, well nested": "[" * 900 + json.dumps(A) + "]" * 900,
-    "edits": "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n" * 20_000,
-    "hunks": "@@ -1 +1 @@\n-a\n+b\n" * 50_000,
+    "edits": "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n" * 10_000,
+    "hunks": "@@ -1 +1 @@\n-a\n+b\n" * 25_000,
     "10 MB of a letter": "x" * 10_000_000,
-    "fences": "```" * 300_000,
-    "fence lines": "```\n" * 300_000,
-    "fence openers": "```verilog\n" * 100_000,
-    "braces": "{" * 1_000_000,
-    "lists": '["' * 200_000,
-    "objects": '{"a":' * 200_000,
-    "quotes in an object": '{"a":"' + '"   ' * 200_000,
-    "quotes and commas": '{"a":"' + '","' * 200_000,
-    "objects on lines": '{"a": 1\n' * 100_000,
-    "tags": "<a>\n" * 200_000,
-    "many tags": "".join(f"<a{n}>\n" for n in range(100_000)),
-    "file tags": '<file path="rtl/alu.sv">\n' * 30_000,
-    "think tags": "<think>" * 100_000,
-    "attributes": "<a " + 'b="c" ' * 100_000,
-    "attribute": '<file path="' + "x" * 900_000,
-    "modules": "module a;\n" * 50_000,
-    "module words": "module " * 100_000,
-    "attributes of Verilog": "(*" * 200_000 + "\nmodule alu; endmodule\n",
-    "comments": "/*" * 300_000 + "\nmodule alu;\n",
-    "comment ends": "*/\n" * 200_000 + "module alu;\nendmodule\n",
-    "semicolons": "; //" * 200_000 + "\nmodule alu;\nendmodule\n",
-    "parentheses": "module alu; assign x = " + "(" * 150_000 + "; endmodule",
-    "blocks": "module alu; initial " + "begin " * 60_000 + " endmodule",
-    "conditions": "module alu; assign x = " + "a?" * 100_000 + "1; endmodule",
+    "fences": "```" * 150_000,
+    "fence lines": "```\n" * 150_000,
+    "fence openers": "```verilog\n" * 50_000,
+    "braces": "{" * 500_000,
+    "lists": '["' * 100_000,
+    "objects": '{"a":' * 100_000,
+    "quotes in an object": '{"a":"' + '"   ' * 100_000,
+    "quotes and commas": '{"a":"' + '","' * 100_000,
+    "objects on lines": '{"a": 1\n' * 50_000,
+    "tags": "<a>\n" * 100_000,
+    "many tags": "".join(f"<a{n}>\n" for n in range(50_000)),
+    "file tags": '<file path="rtl/alu.sv">\n' * 15_000,
+    "think tags": "<think>" * 50_000,
+    "attributes": "<a " + 'b="c" ' * 50_000,
+    "attribute": '<file path="' + "x" * 450_000,
+    "modules": "module a;\n" * 25_000,
+    "module words": "module " * 50_000,
+    "attributes of Verilog": "(*" * 100_000 + "\nmodule alu; endmodule\n",
+    "comments": "/*" * 150_000 + "\nmodule alu;\n",
+    "comment ends": "*/\n" * 100_000 + "module alu;\nendmodule\n",
+    "semicolons": "; //" * 100_000 + "\nmodule alu;\nendmodule\n",
+    "parentheses": "module alu; assign x = " + "(" * 75_000 + "; endmodule",
+    "blocks": "module alu; initial " + "begin " * 30_000 + " endmodule",
+    "conditions": "module alu; assign x = " + "a?" * 50_000 + "1; endmodule",
     "macro bomb": "`define a0 x x x x x x x x\n"
     + "".join(f"`define a{n} " + f"`a{n - 1} " * 10 + "\n" for n in range(1, 12))
     + "module alu; `a11 endmodule",
@@ -290,13 +290,13 @@ HOSTILE = {
     "includes": '`include "/dev/zero"\n`include "/dev/stdin"\nmodule alu; endmodule\n',
     "surrogates": "module alu; // \ud800\nendmodule",
     "zero bytes": "module alu;\0\0endmodule",
-    "dots": "x." * 400_000 + "\n```\n" + A + "```",
-    "numbered lines": "".join(f"{n} " for n in range(100_000)),
-    "separators": "=== rtl/a.sv ===\n" * 50_000,
-    "here documents": "```bash\n" + "cat > a.sv <<'EOF'\n" * 50_000,
-    "entities": "&lt;" * 200_000,
-    "escapes": '{"rtl/alu.sv": "' + "\\" * 500_001 + '"}',
-    "elided": "module alu;\n" + "// rest of ... " * 50_000 + "\nendmodule\n",
+    "dots": "x." * 200_000 + "\n```\n" + A + "```",
+    "numbered lines": "".join(f"{n} " for n in range(50_000)),
+    "separators": "=== rtl/a.sv ===\n" * 25_000,
+    "here documents": "```bash\n" + "cat > a.sv <<'EOF'\n" * 25_000,
+    "entities": "&lt;" * 100_000,
+    "escapes": '{"rtl/alu.sv": "' + "\\" * 250_001 + '"}',
+    "elided": "module alu;\n" + "// rest of ... " * 25_000 + "\nendmodule\n",
 }
 
 
@@ -305,7 +305,7 @@ def test_hostile_text_is_read_in_time(name):
     """No text keeps the reader busy: its time grows with the length, and a bomb ends alone."""
     begun = time.process_time()
     answer = from_text(HOSTILE[name], ONE)
-    assert time.process_time() - begun < 30
+    assert time.process_time() - begun < 8
     assert set(answer.files) <= set(ONE)
 
 

@@ -12,6 +12,8 @@ from rlvr_cvdp.toolchain.cocotb_stacks import running_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
+WARM = pytest.mark.places("warm", "rootfs", "docker")
+"""What the scan or the verdict decides; cases beside it, and test_sandbox.py, show fresh ones."""
 RESULT = (
     '<testsuites name=\\"results\\"><testsuite name=\\"all\\"><testcase name=\\"small\\" '
     'classname=\\"test_inc\\"/></testsuite></testsuites>'
@@ -80,34 +82,27 @@ def test_reaching_out_is_refused(bench, body, found):
     assert found in reward.evidence["why"], reward.evidence
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "src/conftest.py",
-        "src/sitecustomize.py",
-        "src/test_inc.py",
-        "rtl/../src/conftest.py",
-        "rtl/../../out/launches",
-        "/code/src/conftest.py",
-        "/src/conftest.py",
-        "/tmp/conftest.py",
-        "rundir/conftest.py",
-        "conftest.py",
-        "rtl/conftest.py",
-        "rtl/other.sv",
-    ],
+BESIDE = (
+    *("src/conftest.py", "src/sitecustomize.py", "src/test_inc.py", "rtl/../src/conftest.py"),
+    *("rtl/../../out/launches", "/code/src/conftest.py", "/src/conftest.py", "/tmp/conftest.py"),
+    *("rundir/conftest.py", "conftest.py", "rtl/conftest.py", "rtl/other.sv"),
 )
-def test_files_outside_the_targets_are_not_written(bench, path):
+
+
+@WARM
+def test_files_outside_the_targets_are_not_written(bench):
     """Only declared targets are written: another file neither helps nor counts as an answer."""
-    cheat = "import os\nos._exit(0)\n"
-    alone = bench.judge({path: cheat})
-    assert (alone.score01, alone.value) == (0.0, 0.0)
-    beside = bench.judge({path: cheat, "rtl/inc.sv": wrong("")})
+    cheat = dict.fromkeys(BESIDE, "import os\nos._exit(0)\n")
+    for path in BESIDE:
+        alone = bench.judge({path: cheat[path]})
+        assert (alone.score01, alone.value) == (0.0, 0.0), path
+    beside = bench.judge({**cheat, "rtl/inc.sv": wrong("")})
     assert beside.score01 == 0.0
-    assert path in beside.evidence["ignored"]
+    assert set(beside.evidence["ignored"]) == set(BESIDE)
     assert beside.value <= 0.5
 
 
+@WARM
 def test_printed_summaries_must_agree_with_the_results(bench):
     """A right design that prints a summary of its own is not taken for a pass."""
     body = 'initial $display("** TESTS=2 PASS=2 FAIL=0 SKIP=0");'
@@ -136,7 +131,6 @@ def test_a_design_cannot_tell_the_harness_by_its_plusargs(bench, question):
     runner = runner.replace(module, f"{module}, plusargs={list(PLUSARGS)!r}")
     assert "plusargs" in runner
     problem = bench.problem(harness={"src/test_runner.py": runner})
-    assert bench.rtl(bench.right, problem).score01 == 1.0
     design = bench.right.replace("assign y = a + 8'd1;", question)
     reward = bench.rtl(design, problem)
     assert (reward.score01, reward.evidence["refused"]) == (0.0, []), reward
@@ -155,7 +149,8 @@ def test_waves_over_a_file_of_the_verdict_reach_nothing(bench, over, kind):
         "computed": f'string f; initial f = {{"{over[:9]}", "{over[9:]}"}};',
     }[kind]
     body = f"{name} initial begin #0 $dumpfile(f); $dumpvars(0, inc); end"
-    assert bench.rtl(bench.right.replace("endmodule", body + "\nendmodule")).score01 == 1.0
+    if kind == "computed":
+        assert bench.rtl(bench.right.replace("endmodule", body + "\nendmodule")).score01 == 1.0
     assert bench.rtl(wrong(body)).score01 == 0.0
 
 
@@ -167,6 +162,7 @@ def test_ending_early_is_no_pass(bench, task):
     assert reward.value <= 0.5
 
 
+@WARM
 def test_a_second_module_of_the_same_name_does_not_compile(bench):
     """A file that the problem supplies cannot be replaced by defining its module again."""
     env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/one.sv")
@@ -180,6 +176,7 @@ def test_a_second_module_of_the_same_name_does_not_compile(bench):
     assert reward.components["compilation"] == 0.0
 
 
+@WARM
 def test_trust_in_the_problems_own_modules_cannot_be_borrowed(bench):
     """What the problem's own file may call, an answer's module of another name may not."""
     env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/own.sv")
@@ -223,6 +220,7 @@ def test_an_answer_cannot_pass_for_a_given_file(bench, inside, head, after, own)
     assert reward.score01 == 0.0, reward
 
 
+@WARM
 def test_waves_that_the_harness_asks_for_are_no_cheat(bench):
     """Cocotb's own wave module names its file through a variable and a plusarg."""
     runner = bench.runner.replace("always=True,", "always=True, waves=True,")
@@ -240,6 +238,7 @@ def test_synth():
 """
 
 
+@WARM
 def test_a_test_that_returns_false_is_no_pass(bench):
     """
     Official tests return False for "error" in a log, which pytest would take for a pass.
@@ -257,6 +256,7 @@ def test_a_test_that_returns_false_is_no_pass(bench):
     assert "synth" in reward.evidence["why"]
 
 
+@WARM
 def test_an_include_of_the_harness_tells_nothing(bench):
     """Compiler messages may quote hidden files; nothing of them reaches the evidence."""
     reward = bench.rtl('`include "/src/test_inc.py"\n' + bench.right)
@@ -335,6 +335,15 @@ def test_net():
     assert bench.rtl(bench.right, problem).score01 == 1.0
 
 
+HINTED = """\
+  synth:
+    image: __OSS_PNR_IMAGE__
+    env_file: ./src/.env
+    command: pytest /src/synth.py -s -v
+"""
+VERSION = 'import subprocess\ndef test_synth():\n    subprocess.run("yosys -V", shell=True)\n'
+
+
 @pytest.mark.places("warm")
 @pytest.mark.parametrize(
     "trick",
@@ -354,21 +363,23 @@ def test_net():
 )
 def test_what_tools_may_read_differently_is_a_hint(bench, trick):
     """The evidence names such text and nothing is refused for it: the netlist decides."""
-    compose = bench.compose + (
-        "  synth:\n    image: __OSS_PNR_IMAGE__\n    env_file: ./src/.env\n"
-        "    command: pytest /src/synth.py -s -v\n"
-    )
-    synth = 'import subprocess\ndef test_synth():\n    subprocess.run("yosys -V", shell=True)\n'
-    changes = {"docker-compose.yml": compose, "src/synth.py": synth}
-    problem = bench.problem(harness=changes)
-    reward = bench.rtl(trick + "\n" + bench.right, problem)
+    changes = {"docker-compose.yml": bench.compose + HINTED, "src/synth.py": VERSION}
+    reward = bench.rtl(trick + "\n" + bench.right, bench.problem(harness=changes))
     assert reward.evidence["hints"], reward.evidence
     assert reward.evidence["official"] is True, reward.evidence
     assert not reward.evidence["refused"], reward.evidence
     is_right = reward.evidence["netlist"]["basis"] != "refuted"
     assert (reward.score01, reward.value) == ((1.0, 1.0) if is_right else (0.0, 0.5))
-    plain = bench.rtl(trick + "\n" + bench.right, bench.problem())
+
+
+@pytest.mark.places("warm")
+def test_without_synthesis_or_in_a_guard_such_text_is_no_hint(bench):
+    """Nobody synthesises the design; the words stand in a guard's name and a comment."""
+    tricks = "`ifdef SYNTHESIS\n`endif\n// synthesis translate_off\n(* blackbox *)\n"
+    plain = bench.rtl(tricks + bench.right)
     assert (plain.score01, "hints" in plain.evidence) == (1.0, False)
+    changes = {"docker-compose.yml": bench.compose + HINTED, "src/synth.py": VERSION}
+    problem = bench.problem(harness=changes)
     guard = "// Cells after SYNTHESIS.\n`ifndef SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
     guard += "`define SIMPLE_SYNTHESIZABLE_LINTER_SV\n"
     guarded = bench.rtl(f"{guard}{bench.right}`endif\n", problem)
@@ -415,6 +426,7 @@ def test_an_earlier_launch_does_not_stand_in_for_a_later_one(bench, second, valu
     assert reward.value <= value, reward.evidence
 
 
+@WARM
 def test_a_harness_that_builds_twice_passes_a_right_design(bench):
     """Launches that share the place of their results each have their own."""
     problem = bench.problem(harness={"src/test_runner.py": LAX.replace("@CHECK@", "True")})
@@ -423,6 +435,7 @@ def test_a_harness_that_builds_twice_passes_a_right_design(bench):
     assert (reward.score01, reward.tests_passed, reward.tests_total) == (1.0, 4, 4)
 
 
+@WARM
 def test_the_wave_module_of_cocotb_cannot_be_replaced(bench):
     """A module of the name that cocotb gives its own does not compile beside that."""
     runner = bench.runner.replace("always=True,", "always=True, waves=True,")
@@ -452,7 +465,8 @@ def test_a_linter_that_is_made_to_wait_is_a_wrong_answer(bench, pipe, is_first):
     if is_first:
         compose = bench.compose.replace("services:\n", "services:\n" + lint)
     problem = bench.problem(harness={"docker-compose.yml": compose, "src/lint.py": LINT})
-    reward = bench.rtl(f'`include "{pipe}"\n{bench.right}', problem, timeout_s=1.0)
+    answer = f'`include "{pipe}"\n{bench.right}'
+    reward = bench.rtl(answer, problem, timeout_s=1.0, idle_s=0.5)
     assert reward.score01 == 0.0
     assert reward.evidence["why"], reward.evidence
 

@@ -31,6 +31,7 @@ synth -top led
 clean
 write_verilog -noattr /code/rundir/netlist.v
 """
+QUICK = SCRIPT.replace("techmap; opt\n", "").replace("synth -top led", "synth -top led -noabc")
 ENV = """\
 SIM             = icarus
 TOPLEVEL_LANG   = verilog
@@ -161,7 +162,6 @@ CHEATS |= {
 }  # fmt: skip
 HONEST = {
     "as given": GIVEN,
-    "short": RIGHT,
     "typed": """\
 module led(
   input  logic clk, rst, en, input logic [3:0] step, output logic [7:0] led, output logic top);
@@ -189,7 +189,6 @@ endmodule
     + RIGHT.replace("led + step", "sum").replace(
         "  always @", "  wire [7:0] sum; add u(led, step, sum);\n  always @", 1
     ),
-    "prints": RIGHT.replace("endmodule", '  initial $display("led starts");\nendmodule'),
     "prints counts": RIGHT.replace(
         "endmodule",
         '  initial begin $display("latency %0d", 3); $write("4 cells\\n"); end\nendmodule',
@@ -205,11 +204,12 @@ module cells #(parameter HOW = "x y")(input [7:0] led, output top);
   assign top = (HOW == "as is") & (led > 200);""",
     )
     .replace("WIDE = ", "WIDE = "),
-    "guarded": f"`ifndef LED_SV\n`define LED_SV\n// SYNTHESIS and YOSYS\n{RIGHT}`endif\n",
-    "full case": RIGHT.replace(
+    "full case, guarded": "`ifndef LED_SV\n`define LED_SV\n// SYNTHESIS and YOSYS\n"
+    + RIGHT.replace(
         "else if (en) led <= led + step;",
         "else (* full_case, parallel_case *) case (en) 0: ; 1: led <= led + step; endcase",
-    ),
+    )
+    + "`endif\n",
     "generate": RIGHT.replace(
         "assign top = led > 200;",
         "genvar i; wire [7:0] k;\n  generate for "
@@ -222,15 +222,20 @@ module cells #(parameter HOW = "x y")(input [7:0] led, output top);
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_design_that_synthesises_to_another_is_refused(bench, name):
-    """Right in simulation and small in synthesis, but not the same design: the tests decide."""
-    problem = scored(bench)
+    """Right in simulation and in synthesis, but not the same design: the tests decide."""
+    problem = scored(bench, cells=200, script=QUICK)
     found = judge(bench, CHEATS[name], problem)
     assert (found.score01, found.value) == (0.0, 0.5), found.evidence
     assert found.evidence["official"] is True, found.evidence
     assert found.evidence["netlist"]["basis"] == "refuted"
     assert found.evidence["stage"] == "netlist"
-    official = judge(bench, CHEATS[name], problem, verdict="official")
-    assert (official.score01, official.value) == (1.0, 1.0), official.evidence
+
+
+@pytest.mark.places("warm")
+def test_the_official_verdict_asks_for_no_netlist(bench):
+    """`cvdp.verdict=official` pays for what is right in simulation and small in synthesis."""
+    found = judge(bench, CHEATS["no event"], scored(bench), verdict="official")
+    assert (found.score01, found.value) == (1.0, 1.0), found.evidence
 
 
 @pytest.mark.places("warm")
@@ -264,7 +269,7 @@ SPEECHES = {
 def test_a_count_that_the_answer_itself_says_is_none(bench, how):
     """The harness takes the first words that look like a count; a silent answer must pass, too."""
     said = RIGHT.replace("endmodule", f"{SPEECHES[how]}\nendmodule")
-    problem = scored(bench, **{"src/synth.py": SAID})
+    problem = scored(bench, script=QUICK, **{"src/synth.py": SAID})
     found = judge(bench, said, problem)
     assert (found.score01, found.value) == (0.0, 0.5), found.evidence
     assert found.evidence["official"] is True
@@ -293,6 +298,7 @@ CALLS = {
 BY_MODE = f"`ifdef MODE\n{OTHER} assign led = step * step; endmodule\n`else\n{RIGHT}`endif\n"
 
 
+@pytest.mark.places("warm", "rootfs", "docker")
 @pytest.mark.parametrize("how", CALLS)
 def test_the_call_is_followed_however_it_is_made(bench, how):
     """By a path, by Tcl, by scripts in scripts, with macros: what this call reads is judged."""
@@ -311,9 +317,9 @@ def test_the_call_is_followed_however_it_is_made(bench, how):
     assert (found.score01, found.evidence["netlist"]["basis"]) == (1.0, "simulated"), found.evidence
 
 
-@pytest.mark.places("fresh", "rootfs", "docker")
-def test_every_sandbox_simulates_the_netlist(bench):
-    """The wrappers are in each sandbox."""
+@pytest.mark.places("fresh")
+def test_a_fresh_sandbox_simulates_the_netlist(bench):
+    """The wrappers are in each sandbox; the calls above are made in the others."""
     problem = scored(bench, cells=200)
     found = judge(bench, CHEATS["no event"], problem)
     assert (found.score01, found.evidence.get("official")) == (0.0, True), found.evidence

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from attrs import evolve
@@ -39,13 +40,14 @@ SECRETS = ("test_inc", "small", "large", "assert", "cocotb", "/src", "pytest", "
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
 
-async def play(task: CvdpTask, problem: Problem, texts: Sequence[str]) -> Trajectory:
-    """One rollout of a policy that says these texts, one a turn."""
+async def play(bench: Any, task: CvdpTask, problem: Problem, texts: Sequence[str]) -> Trajectory:
+    """One rollout of a policy that says these texts, one a turn; sandboxes as `bench` has them."""
+    if task._has_turns:
+        await bench.judged.opened(task._episodes._judge)
     said = iter(texts)
     policy = ScriptedPolicy(lambda _prompt, _seed: next(said), context_length=40_000)
     params = SamplingParams(max_tokens=4000)
-    async with task:
-        groups = await sample_groups(GroupSampler(), policy, task, [problem], params)
+    groups = await sample_groups(GroupSampler(), policy, task, [problem], params)
     return groups[0].trajectories[0]
 
 
@@ -55,9 +57,9 @@ def debug(bench, *texts: str, **options) -> tuple[Trajectory, Reward, list[str]]
     row = options.pop("row", None)
     task = bench.task(*([row] if row else []), **options)
     (problem,) = task.problems("all")
-    trajectory = asyncio.run(play(task, problem, texts))
+    trajectory = bench.judged.run(play(bench, task, problem, texts))
     assert trajectory.finish == "stop", trajectory.error
-    reward = asyncio.run(bench.reward(**options)(problem, trajectory))
+    reward = bench.judged(bench.reward(**options), problem, trajectory)
     said = [segment.text for segment in trajectory.segments if segment.author == "env"]
     return trajectory, reward, said
 
@@ -211,7 +213,7 @@ def test_a_single_turn_is_as_it_was(bench):
     task = bench.task()
     (problem,) = task.problems("all")
     assert isinstance(task.episode(problem), SingleTurn)
-    trajectory = asyncio.run(play(task, problem, [RIGHT]))
+    trajectory = bench.judged.run(play(bench, task, problem, [RIGHT]))
     assert trajectory.files is None
     assert not trajectory.notes
 

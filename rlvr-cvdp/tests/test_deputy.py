@@ -84,8 +84,10 @@ def _problem(bench, own: str, **changes):
     return bench.problem(harness=harness, context={"rtl/own.sv": own}, **changes)
 
 
-@pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("tests", ["all", "share"])
+@pytest.mark.parametrize(
+    ("deed", "tests"),
+    [*((deed, "share") for deed in DEEDS), ("parameter", "all"), ("at the end", "all")],
+)
 def test_a_given_module_forges_nothing(bench, deed, tests):
     """However its name is given, a wrong design does not pass, nor gets a share of the tests."""
     own, body = DEEDS[deed]
@@ -210,21 +212,24 @@ TABLE = "".join(f"{(n + 1) % 256:02x}\n" for n in range(256))
 FROM = 'module inc(input [7:0] a, output [7:0] y);\n  rom #(.FILE("@FILE@")) u(a, y);\nendmodule\n'
 
 
-@pytest.mark.parametrize("own", [ROM, OPENED])
-def test_a_given_module_reads_the_harness_for_nobody(bench, own):
+HIDDEN = ("/src/golden.hex", "/code/src/golden.hex", "../src/golden.hex",
+          "/code/rtl/../src/golden.hex", "/proc/self/root/src/golden.hex")  # fmt: skip
+SHOWN = ("/code/rtl/golden.hex", "../../rtl/golden.hex")
+
+
+def test_a_given_module_reads_the_harness_for_nobody(bench, in_turn):
     """A table of what the tests expect is no way to be right; what an answer is shown may be."""
-    problem = _problem(bench, own, harness={"src/golden.hex": TABLE})
-    for name in ("/src/golden.hex", "/code/src/golden.hex", "../src/golden.hex",
-                 "/code/rtl/../src/golden.hex", "/proc/self/root/src/golden.hex"):  # fmt: skip
+    for name, own in in_turn([(name, own) for name in HIDDEN for own in (ROM, OPENED)]):
+        problem = _problem(bench, own, harness={"src/golden.hex": TABLE})
         reward = bench.rtl(FROM.replace("@FILE@", name), problem)
-        assert reward.score01 == 0.0, (name, reward.evidence)
-    shown = bench.problem(
-        harness={"src/.env": bench.env.replace("inc.sv", "inc.sv /code/rtl/own.sv")},
-        context={"rtl/own.sv": own, "rtl/golden.hex": TABLE},
-    )
-    for name in ("/code/rtl/golden.hex", "../../rtl/golden.hex"):
+        assert reward.score01 == 0.0, (name, own, reward.evidence)
+    for name, own in in_turn([(name, own) for name in SHOWN for own in (ROM, OPENED)]):
+        shown = bench.problem(
+            harness={"src/.env": bench.env.replace("inc.sv", "inc.sv /code/rtl/own.sv")},
+            context={"rtl/own.sv": own, "rtl/golden.hex": TABLE},
+        )
         reward = bench.rtl(FROM.replace("@FILE@", name), shown)
-        assert reward.score01 == 1.0, (name, reward.evidence)
+        assert reward.score01 == 1.0, (name, own, reward.evidence)
 
 
 ROM_OF_A_VARIABLE = """\
@@ -268,8 +273,10 @@ def test_a_given_module_reads_under_no_name_that_is_made_while_it_runs(bench, ho
     own = VARIABLES[how]
     problem = _problem(bench, own, harness={"src/golden.hex": TABLE})
     name = "names[0]" if "names[0]" in own else "name"
-    files = ["golden.hex"] if "/src/" in own else ["/src/golden.hex", "../src/golden.hex"]
-    for file in (*files, "/proc/self/root/src/golden.hex"):
+    files = ["golden.hex"] if "/src/" in own else ["/src/golden.hex"]
+    if how == "a string":
+        files += ["../src/golden.hex", "/proc/self/root/src/golden.hex"]
+    for file in files:
         answer = SETS.replace("@NAME@", name).replace("@FILE@", file)
         reward = bench.rtl(answer, problem)
         assert reward.score01 == 0.0, (file, reward.evidence)

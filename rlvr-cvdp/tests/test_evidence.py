@@ -32,7 +32,7 @@ CASES = {
 def test_stage_of_real_answers(bench, stage):
     """Each answer is stopped where it should be, and the sentence names the cause."""
     text, words = CASES[stage]
-    reward = bench.rtl(text, timeout_s=2.0)
+    reward = bench.rtl(text, timeout_s=1.0)
     assert reward.evidence["stage"] == stage, reward.evidence
     assert words in reward.evidence["stage_why"]
     assert json.dumps(dict(reward.evidence))

@@ -225,7 +225,7 @@ def test_large_programs_are_held_in_a_verdict(bench, place, facts, name):
     else:
         test = LARGE_TEST
     harness = {"src/test_inc.py": test, "src/program.py": text}
-    limit_s = 2.0 if name == "time" else 30.0
+    limit_s = 0.8 if name == "time" else 30.0
     problem = bench.problem(harness=harness)
     reward = bench.rtl(bench.right, problem, **TIGHT, timeout_s=limit_s)
     assert reward.score01 == 0.0, reward.evidence
@@ -235,7 +235,7 @@ def test_large_programs_are_held_in_a_verdict(bench, place, facts, name):
 @pytest.mark.parametrize("name", LARGE)
 def test_large_programs_are_held_in_an_agents_tools(bench, place, facts, name):
     """The same where an agent's testbench starts it: its tool fails, the next one works."""
-    options = {**TIGHT, "timeout_s": 2.0 if name == "time" else 30.0}
+    options = {**TIGHT, "timeout_s": 0.8 if name == "time" else 30.0}
     ran, honest = _by_tools(bench, program(LARGE[name], facts), **options)
     assert "REACHED" not in ran.output, ran.output[-300:]
     assert "honest" in honest.output

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from functools import partial
 from unittest.mock import Mock
 
 import pytest
 from attrs import evolve
 
-from rlvr import Problem, Trajectory, VerifierError
+from rlvr import Problem, Reward, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.tools import Tools
@@ -51,25 +52,27 @@ def test_a_text_that_includes_a_pipe_through_a_macro_is_wrong(bench, known):
     """No list of words knows the file; the tool waits, a known answer does not: wrong, soon."""
     problem = bench.problem() if known == "reference" else _without_reference(bench)
     begun = time.monotonic()
-    reward = bench.rtl(MACRO.format(pipe="/proc/self/fd/2") + bench.right, problem, idle_s=1.0)
+    reward = bench.rtl(MACRO.format(pipe="/proc/self/fd/2") + bench.right, problem, idle_s=0.5)
     assert (reward.score01, reward.components["syntax"]) == (0.0, 0.0), reward.evidence
     assert time.monotonic() - begun < 60
 
 
+INCLUDES = [text.format(pipe=pipe) for text, pipe in [
+    *((MACRO, pipe) for pipe in [*PIPES, *HARMLESS]),
+    *((text, pipe) for text in (PASTED, CHAIN, PLAIN) for pipe in (*PIPES[:1], *PIPES[6:])),
+]]  # fmt: skip
+
+
 @pytest.mark.integration
-@pytest.mark.usefixtures("simulator", "place")
+@pytest.mark.usefixtures("simulator")
 @pytest.mark.places("fresh", "warm")
-@pytest.mark.parametrize(
-    ("text", "pipe"),
-    [
-        *((MACRO, pipe) for pipe in [*PIPES, *HARMLESS]),
-        *((text, pipe) for text in (PASTED, CHAIN, PLAIN) for pipe in (*PIPES[:1], *PIPES[6:])),
-    ],
-)
-def test_no_file_to_include_makes_a_verification_fail(bench, pipe, text):
+def test_no_file_to_include_makes_a_verification_fail(bench, in_turn):
     """Whatever the text asks the compiler to read, it comes to a verdict."""
-    reward = bench.rtl(text.format(pipe=pipe) + bench.right, idle_s=0.5)
-    assert reward.evidence["why"] or reward.score01 == 1.0
+    problem = bench.problem()
+    asked = {text: (text + bench.right, problem) for text in in_turn(INCLUDES)}
+    for text, reward in bench.together(asked, idle_s=0.5).items():
+        assert isinstance(reward, Reward), (text, reward)
+        assert reward.evidence["why"] or reward.score01 == 1.0, text
 
 
 SLEEPS = "    import time; time.sleep(60)\n    runner = get"
@@ -86,7 +89,7 @@ def test_a_harness_that_waits_whatever_the_answer_is_no_verdict(bench, known):
     else:
         problem = _without_reference(bench, harness=harness)
     with pytest.raises(VerifierError, match="waits"):
-        bench.rtl(bench.right, problem, idle_s=1.0)
+        bench.rtl(bench.right, problem, idle_s=0.5)
 
 
 CATCH = """\
@@ -105,24 +108,25 @@ DEEDS = {
 
 
 @pytest.mark.integration
-@pytest.mark.usefixtures("simulator", "place")
-@pytest.mark.parametrize("deed", DEEDS)
-@pytest.mark.parametrize("known", ["reference", "nothing"])
-def test_what_only_this_answer_brings_about_is_its_own_fault(bench, deed, known):
+@pytest.mark.usefixtures("simulator")
+def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
     """However a verification ends: where a known answer comes to a verdict, the answer is wrong."""
-    do, words = DEEDS[deed]
-    runner = CATCH.replace("@MARK@", "EVIL").replace("@DO@", do) + bench.runner
-    harness = {"src/test_runner.py": runner}
-    if known == "reference":
-        problem = bench.problem(harness=harness)
-    else:
-        problem = _without_reference(bench, harness=harness)
-    reward = bench.rtl(f"// EVIL\n{bench.right}", problem, idle_s=1.0)
-    assert reward.score01 == 0.0
-    assert words in reward.evidence["why"]
-    if words:
-        assert (reward.evidence["stage"], reward.evidence["control"]) == ("sandbox", True)
-    assert bench.rtl(bench.right, problem).score01 == 1.0
+    cases = [(deed, known) for known in ("reference", "nothing") for deed in DEEDS]
+    evil, right = {}, {}
+    for deed, known in in_turn(cases):
+        runner = CATCH.replace("@MARK@", "EVIL").replace("@DO@", DEEDS[deed][0]) + bench.runner
+        given = bench.problem if known == "reference" else partial(_without_reference, bench)
+        problem = given(harness={"src/test_runner.py": runner})
+        evil[deed] = (f"// EVIL\n{bench.right}", problem)
+        right[deed] = (bench.right, problem)
+    for deed, reward in bench.together(evil, idle_s=1.0).items():
+        words = DEEDS[deed][1]
+        assert isinstance(reward, Reward), (deed, reward)
+        assert reward.score01 == 0.0, deed
+        assert words in reward.evidence["why"]
+        if words:
+            assert (reward.evidence["stage"], reward.evidence["control"]) == ("sandbox", True)
+    assert {each.score01 for each in bench.together(right).values()} == {1.0}
 
 
 @pytest.mark.integration
@@ -233,6 +237,7 @@ EATERS = {
     "ends as if killed": "initial begin $finish_and_return(137); end",
     "an include of itself": '`include "inc.sv"\n`include "/code/rtl/inc.sv"',
 }
+TIGHT = {"timeout_s": 0.4, "idle_s": 1.0, "memory_mb": 800}
 
 
 @pytest.mark.integration
@@ -241,8 +246,7 @@ EATERS = {
 @pytest.mark.parametrize("what", EATERS)
 def test_what_crashes_or_eats_a_tool_is_a_wrong_answer(bench, what):
     """However a tool ends on an answer's text, a verdict comes and it is 0; the next is judged."""
-    limits = {"timeout_s": 1.0, "idle_s": 1.5, "memory_mb": 1500, "output_mb": 2}
-    reward = bench.rtl(WRONG.format(body=EATERS[what]), **limits)
+    reward = bench.rtl(WRONG.format(body=EATERS[what]), **TIGHT, output_mb=2)
     assert reward.score01 == 0.0, reward.evidence
 
 
@@ -252,7 +256,7 @@ def test_what_crashes_or_eats_a_tool_is_a_wrong_answer(bench, what):
 @pytest.mark.parametrize("what", EATERS)
 def test_what_crashes_or_eats_a_tool_is_an_agents_own_error(bench, what):
     """In an agent's tools too: each says how it ended, and the next one works."""
-    config = CvdpConfig(**{"timeout_s": 1.0, "idle_s": 1.5, "memory_mb": 1500, **bench.place})
+    config = CvdpConfig(**TIGHT, **bench.place)
     text = WRONG.format(body=EATERS[what])
     honest = 'module tb; initial $display("honest"); endmodule\n'
 

@@ -45,7 +45,7 @@ def _descendants() -> set[int]:
 def test_an_endless_loop_is_a_wrong_answer_soon(bench, loop):
     """A design that never lets time go on fails within its limit, with the reason."""
     begun = time.monotonic()
-    reward = bench.rtl(HEAD + loop + "\nendmodule\n", timeout_s=1.0)
+    reward = bench.rtl(HEAD + loop + "\nendmodule\n", timeout_s=0.9)
     if "reg r" not in loop or reward.score01 == 0.0:
         assert reward.score01 == 0.0
         assert "time" in reward.evidence["why"], reward.evidence
@@ -53,11 +53,12 @@ def test_an_endless_loop_is_a_wrong_answer_soon(bench, loop):
     assert _left(bench) == []
 
 
-@pytest.mark.parametrize("output_mb", [1, 3, 8])
-def test_a_gigabyte_of_output_is_a_wrong_answer_soon(bench, output_mb):
+@pytest.mark.places("fresh", "warm", "docker")
+def test_output_without_end_is_a_wrong_answer_soon(bench, place):
     """Output past the limit ends the simulation; little of it is kept."""
+    output_mb = {"fresh": 1, "warm": 3, "docker": 1}[place]
     text = "x" * 1000
-    loop = f'initial repeat (1000000) $display("{text}");'
+    loop = f'initial forever $display("{text}");'
     reward = bench.rtl(HEAD + loop + "\nendmodule\n", output_mb=output_mb, timeout_s=4.0)
     assert reward.score01 == 0.0
     assert "output" in reward.evidence["why"]
@@ -81,14 +82,14 @@ WRITE = """\
     for a in range(4):"""
 
 
-@pytest.mark.parametrize(("files", "size", "why"), [(150, 1_000_000, "disk"), (1, 9_000_000, "")])
+@pytest.mark.parametrize(("files", "size", "why"), [(60, 1_000_000, "disk"), (1, 9_000_000, "")])
 def test_what_is_written_is_bounded(bench, files, size, why):
     """One big file, or many that are big together, end the simulation."""
     write = WRITE.format(files=files, size=size)
     test = bench.test.replace("    for a in range(4):", write)
     problem = bench.problem(harness={"src/test_inc.py": test})
     assert bench.rtl(bench.right, problem, disk_mb=200).score01 == 1.0
-    reward = bench.rtl(bench.right, problem, file_mb=4, disk_mb=20)
+    reward = bench.rtl(bench.right, problem, file_mb=4, disk_mb=10)
     assert reward.score01 == 0.0, reward.evidence
     assert why in reward.evidence["why"]
     assert _left(bench) == []
@@ -147,14 +148,15 @@ def test_processes_are_bounded(bench, bomb, place):
     assert not _descendants()
 
 
+@pytest.mark.places("rootfs", "docker")
 def test_a_harness_that_only_waits_is_no_verdict(bench):
-    """A verifier that times out without computing says nothing about the answer."""
+    """A verifier that waits says nothing about the answer; see test_idle.py for other sandboxes."""
     runner = bench.runner.replace(
         "    runner = get", "    import time; time.sleep(60)\n    runner = get"
     )
     problem = bench.problem(harness={"src/test_runner.py": runner})
     with pytest.raises(VerifierError, match="waits"):
-        bench.rtl(bench.right, problem, timeout_s=2)
+        bench.rtl(bench.right, problem, idle_s=0.5)
     assert _left(bench) == []
 
 
@@ -175,9 +177,10 @@ def test_a_text_that_waits_for_a_pipe_is_a_wrong_answer(bench, pipe, options):
     )
     problem = bench.problem(harness={"src/test_runner.py": test})
     begun = time.monotonic()
-    reward = bench.rtl(f'`include "{pipe}"\n{bench.right}', problem, timeout_s=1.0, **options)
+    options = {**options, "timeout_s": 1.0, "idle_s": 0.5}
+    reward = bench.rtl(f'`include "{pipe}"\n{bench.right}', problem, **options)
     assert (reward.score01, reward.components["compilation"]) == (0.0, 0.0), reward.evidence
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 30
     assert _left(bench) == []
 
 

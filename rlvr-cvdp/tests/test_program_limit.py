@@ -73,9 +73,10 @@ def answer(number: int) -> str:
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
 @pytest.mark.parametrize("mode", ["answer", "agent"])
-def test_fifty_turns_at_once_run_few_programs(bench: Any, programs: Counter, mode: str) -> None:
+def test_many_turns_at_once_run_few_programs(bench: Any, programs: Counter, mode: str) -> None:
     """Nobody else bounds them: with two workers there are two programs, and never a third."""
     said = "```run compile\n```" if mode == "agent" else answer(1)
+    turns = 12
     extra = {"context": {"rtl/inc.sv": bench.right}} if mode == "agent" else {}
     context = BuildContext(dataset=bench.dataset(bench.row(**extra)), workers=2)
     config = CvdpConfig(**{**bench.place, "warm": 0}, turns=3, mode=mode, feedback_tests=False)
@@ -83,18 +84,18 @@ def test_fifty_turns_at_once_run_few_programs(bench: Any, programs: Counter, mod
     async def work() -> None:
         async with CvdpTask(config, context) as task:
             (problem,) = task.problems("all")
-            episodes = [task.episode(problem) for _ in range(50)]
+            episodes = [task.episode(problem) for _ in range(turns)]
             await asyncio.gather(*(episode.take(said) for episode in episodes))
 
     asyncio.run(work())
 
-    assert programs.total == 50
+    assert programs.total == turns
     assert programs.most == 2
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_turns_hidden_tests_and_verdicts_share_one_limit(
     bench: Any, programs: Counter, workers: int
 ) -> None:
@@ -111,11 +112,11 @@ def test_turns_hidden_tests_and_verdicts_share_one_limit(
 
     async def work() -> list[Any]:
         async with task, reward, asyncio.timeout(150):
-            return await asyncio.gather(*map(verdict, range(3)), *map(turn, range(3)))
+            return await asyncio.gather(*map(verdict, range(2)), *map(turn, range(2)))
 
     found = asyncio.run(work())
 
-    assert found[:3] == [0.0] * 3
+    assert found[:2] == [0.0] * 2
     assert programs.most == workers
 
 
@@ -123,16 +124,17 @@ def test_turns_hidden_tests_and_verdicts_share_one_limit(
 @pytest.mark.usefixtures("simulator")
 def test_a_verdict_may_wait_longer_for_its_program_than_its_deadline(bench: Any) -> None:
     """The machine's only place is taken for more than `verify.deadline_s`: the answer is judged."""
-    _, reward, problem = opened(bench, 1)
+    _, reward, problem = opened(bench, 1, warm=1)
     right = Trajectory.from_text(problem.id, f"```verilog\n{bench.right}\n```")
-    deadline_s = 15.0
+    deadline_s = 5.0
 
     async def work() -> list[Any]:
         async with reward, asyncio.timeout(150):
+            await reward(problem, right)  # starts the sandbox
             async with program_slots(1):
                 runner = VerificationRunner(reward=reward, deadline_s=deadline_s)
                 judged = asyncio.create_task(runner.pairs([(problem, right)]))
-                await asyncio.sleep(deadline_s + 1)
+                await asyncio.sleep(deadline_s + 0.5)
                 assert not judged.done()
             return await judged
 

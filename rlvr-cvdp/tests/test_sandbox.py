@@ -137,8 +137,9 @@ def litter(folder):
     attempt(socket.socket(socket.AF_UNIX).bind, folder + "/left-socket")
     here = os.open(folder, os.O_RDONLY)
     os.fchdir(here)
-    # Deeper than a recursion, longer than a path, which below /code is stopped as too large.
-    for number in range(100 if folder.startswith(("/code", "/rlvr")) else 1100):
+    # Longer than a path, in one place deeper than a recursion; below /code that is too large.
+    depth = 100 if folder.startswith(("/code", "/rlvr")) else 160
+    for number in range(1100 if folder == "/tmp" else depth):
         attempt(os.mkdir, "left-deep-" + "d" * 20)
         if not attempt(os.chdir, "left-deep-" + "d" * 20):
             break
@@ -155,6 +156,8 @@ for place, folders, files in os.walk("/"):
         folders[:] = []
         continue
     seen.add((facts.st_dev, facts.st_ino))
+    if os.statvfs(place).f_flag & os.ST_RDONLY and place.count("/") > 2:
+        folders[:] = []  # of what nobody can write, the first levels
     litter(place)
     for name in [*folders, *files]:
         path = place + "/" + name
@@ -183,6 +186,8 @@ if os.fork() == 0:
 LIST_ALL = """
 import os, stat
 for place, folders, files in os.walk("/"):
+    if os.statvfs(place).f_flag & os.ST_RDONLY and place.count("/") > 2:
+        folders[:] = []
     if place.startswith("/proc/"):
         folders[:] = []
         continue
@@ -441,11 +446,11 @@ def test_a_worker_that_was_killed_is_replaced_and_the_answer_judged_again(bench)
     right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
 
     async def kill_one() -> tuple[Reward, float]:
-        async with bench.reward(timeout_s=2.5) as reward:
+        async with bench.reward(timeout_s=1.5) as reward:
             assert (await reward(problem, right)).score01 == 1.0
             worker = reward._sandbox._waiting[0]
             task = asyncio.create_task(reward(problem, endless))
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(0.6)
             os.kill(worker._process.pid, signal.SIGKILL)
             return await task, (await reward(problem, right)).score01
 
@@ -461,7 +466,7 @@ def test_a_stopped_command_leaves_the_worker_usable(bench):
     loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
 
     async def twice() -> tuple[str, bool]:
-        async with bench.reward(timeout_s=1.0) as reward:
+        async with bench.reward(timeout_s=0.4) as reward:
             answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": loop})
             first = await reward(problem, answer)
             worker = reward._sandbox._waiting[0]
@@ -478,7 +483,7 @@ def test_an_answer_whose_sandbox_breaks_as_it_is_stopped_is_judged(bench, monkey
     """The broken sandbox's folder stays until it is left: what looks into it meets no error."""
     monkeypatch.setattr("rlvr_cvdp.sandbox.worker._STOP_S", 0.0)
     loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
-    verdict = bench.judge({"rtl/inc.sv": loop}, timeout_s=1.0)
+    verdict = bench.judge({"rtl/inc.sv": loop}, timeout_s=0.4)
     assert isinstance(verdict, Reward)
     assert (verdict.score01, verdict.evidence["control"]) == (0.0, True)
 

@@ -7,18 +7,23 @@ import gc
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import warnings
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
+from docker.errors import NotFound
 from docker_fixture import daemon_pid, start_daemon, stop_daemon
 
 from rlvr import PrerequisiteError, RlvrError, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import build_image
+from rlvr_cvdp.sandbox.docker import LABEL, sweep_containers
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -94,6 +99,30 @@ def test_two_runs_share_one_store(bench, tmp_path):
         [*SCORE, *files, store], capture_output=True, text=True, check=True, timeout=240
     )
     assert all(json.loads(line)["cached"] for line in again.stdout.splitlines()[:12])
+
+
+def test_a_container_that_goes_while_others_look_is_none_of_theirs(sim_image):
+    """Another run's container ends between a list and the look at it: the sweep goes on."""
+    with docker_client() as client:
+        make = partial(client.api.create_container, sim_image, "true")
+        dead = make(labels={LABEL: f"{socket.gethostname()}-999999999"})["Id"]
+        gone = make(labels={LABEL: "elsewhere-1"})["Id"]
+        inspect = client.api.inspect_container
+
+        def inspected(container):
+            if container == gone:  # before it is looked at, the other before it is removed
+                client.api.remove_container(gone)
+            found = inspect(container)
+            if container == dead:
+                with suppress(NotFound):  # another run's sweep may be as quick
+                    client.api.remove_container(dead)
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client.api, "inspect_container", inspected)
+            sweep_containers(client, "a test")
+        left = {each["Id"] for each in client.api.containers(all=True)}
+        assert not {dead, gone} & left
 
 
 # docker's client leaves the socket open that a daemon which is gone refuses

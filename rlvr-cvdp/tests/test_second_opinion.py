@@ -7,7 +7,7 @@ from attrs import field, frozen
 
 from rlvr import Trajectory
 from rlvr.testing.tools import require_tool
-from rlvr_cvdp.verify import second_opinion
+from rlvr_cvdp.verify import second_opinion, verilated
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
@@ -222,29 +222,6 @@ OPEN = {
 FREE = {
     "another latency": pipelined(4),
     "another value before": pipelined(1, "8'hff"),
-    "another code": """\
-module inc(input clk, input rst, input go, input [7:0] a, output reg [7:0] y, output reg done);
-  localparam IDLE = 4'b0001, ADD = 4'b0010, DONE = 4'b0100;
-  reg [3:0] state; reg [7:0] held;
-  always @(posedge clk)
-    if (rst) begin state <= IDLE; done <= 0; y <= 0; held <= 0; end
-    else begin
-      done <= 0;
-      case (state)
-        IDLE: if (go) begin held <= a; state <= ADD; end
-        ADD: begin y <= held + 8'd1; state <= DONE; end
-        DONE: begin done <= 1; state <= IDLE; end
-        default: begin state <= IDLE; y <= 8'haa; end
-      endcase
-    end
-endmodule
-""",
-    "one more register": pipelined(1)
-    .replace("output reg [7:0] y, output reg done", "output [7:0] y, output done")
-    .replace("reg [7:0] held;", "reg [7:0] held, r, q; reg d, e; assign {y, done} = {q, e};")
-    .replace("done <= 0; y <= 0;", "{r, d, q, e} <= 0;")
-    .replace("y <= held", "r <= held")
-    .replace("done <= ", "{q, e} <= {r, d}; d <= "),
     "the sum at once": pipelined(1)
     .replace("output reg [7:0] y,", "output [7:0] y,")
     .replace("reg [7:0] held;", "reg [7:0] held; assign y = held + 8'd1;")
@@ -340,6 +317,27 @@ def test_an_order_that_only_one_simulator_has_is_found(bench):
     first, second = opinions(bench, ONE_SIMULATOR, problem)
     assert (first, second.score01) == (1.0, 0.0)
     assert second.evidence["judge"] == "simulator", second.evidence
+
+
+@pytest.mark.places("warm")
+def test_what_verilator_brings_itself_is_compiled_once(bench, monkeypatch):
+    """Objects that a reference's run left are linked with every later design: broken, with none."""
+    require_tool("verilator", "sudo apt-get install -y verilator g++ make")
+    problem = bench.problem()
+
+    async def passes(name):
+        reward = await bench.judged.opened(bench.reward())
+        settings = reward.run_settings(problem.payload)
+        files = {"rtl/inc.sv": HONEST[name]}
+        return await verilated.passes_verilated(problem.payload, files, settings)
+
+    assert bench.judged.run(passes("minus")) is True
+    (known,) = verilated._objects
+    broken = dict.fromkeys(verilated._objects[known], b"")
+    assert len(broken) > 1
+    monkeypatch.setitem(verilated._objects, known, dict(broken))
+    assert bench.judged.run(passes("minus")) is None
+    assert verilated._objects[known] == broken
 
 
 @pytest.mark.places("warm")

@@ -49,10 +49,10 @@ ENDS = {
 }
 
 
-def share(bench, text: str, runner: str, **options):
+def share(bench, text: str, runner: str, limit_s: float = 20.0):
     """Passed and counted tests, and the share that the reward is made from."""
     problem = bench.problem(harness={"src/test_runner.py": runner})
-    reward = bench.rtl(text, problem, tests="share", timeout_s=3.0, **options)
+    reward = bench.rtl(text, problem, tests="share", timeout_s=limit_s)
     return reward.tests_passed, reward.tests_total, reward.components["tests"]
 
 
@@ -70,7 +70,8 @@ def test_an_honest_half(bench, runner):
 )
 def test_ending_failing_launches_early_does_not_pay(bench, end, runner):
     """A launch that ends itself, hangs or does not build counts all of its tests as failed."""
-    passed, total, earned = share(bench, design(HALF, ENDS[end]), runner)
+    limit_s = 1.2 if end == "hang" else 20.0
+    passed, total, earned = share(bench, design(HALF, ENDS[end]), runner, limit_s)
     assert (passed, total) == (4, 8)
     assert earned <= 0.5  # 0 where the hanging ones used up the service's time
 
@@ -84,7 +85,8 @@ def test_failing_early_hides_no_later_launch(bench):
 @pytest.mark.parametrize("end", ["finish at once", "hang", "no elaboration"])
 def test_a_single_launch_that_ends_early_has_no_share(bench, end):
     """What never left results passed nothing, of as many tests as the harness holds."""
-    passed, total, earned = share(bench, design("a", ENDS[end]), ONE)
+    limit_s = 0.6 if end == "hang" else 20.0
+    passed, total, earned = share(bench, design("a", ENDS[end]), ONE, limit_s)
     assert (passed, total, earned) == (0, 2, 0.0)
 
 

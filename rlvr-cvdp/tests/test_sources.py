@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import subprocess
 from typing import Any
 
 import pytest
 
-from rlvr import Reward, Trajectory
+from rlvr import Reward
 from rlvr_cvdp.datasets.from_public.testbench import PASS_PATTERN
 
 COUNTER = """\
@@ -96,14 +95,8 @@ def cheating(body: str) -> str:
 def judge(bench, row: dict[str, Any], text: str, **options: Any) -> Reward:
     task = bench.task(row, **options)
     (problem,) = task.problems("all")
-    files = {problem.payload.targets[0]: text}
-    reward = bench.reward(**options)
-
-    async def one() -> Reward:
-        async with reward:
-            return await reward(problem, Trajectory(problem_id=problem.id, files=files))
-
-    return asyncio.run(one())
+    found: Reward = bench.judge({problem.payload.targets[0]: text}, problem, **options)
+    return found
 
 
 def test_rows_are_problems(bench):

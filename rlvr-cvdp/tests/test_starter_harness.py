@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from typing import Any
 
 import pytest
 
@@ -19,13 +20,15 @@ pytestmark = [
 ]
 
 
+@pytest.mark.usefixtures("simulator")
 @pytest.mark.parametrize(("number", "family"), list(enumerate(FAMILIES)), ids=str)
-def test_right_design_passes(number: int, family: str) -> None:
-    """The solution passes; families take turns at the three styles."""
+def test_right_design_passes(bench: Any, number: int, family: str) -> None:
+    """The solution passes as an answer does; families take turns at the three styles."""
     draft = FAMILIES[family](random.Random(11))
     style = STYLES[number % 3]
-    verdict = judge(row("p", "train", draft), {draft.target: draft.render(style)})
-    assert verdict.is_right, verdict.log
+    (problem,) = bench.task(row("p", "train", draft)).problems("all")
+    found = bench.judge({draft.target: draft.render(style)}, problem)
+    assert found.score01 == 1.0, found.evidence
 
 
 @pytest.mark.parametrize("style", STYLES, ids=lambda style: style.name)

@@ -355,15 +355,13 @@ def test_stubs_are_counted_and_may_be_paid_less(bench):
 def test_the_proxy_pays_for_work_too(bench):
     """Early training by the compiler alone pays neither an empty module nor the given one."""
     problem = bench.problem(context={"rtl/inc.sv": GIVEN})
-    reward = bench.reward(proxy="compile", proxy_steps=1)
-    import asyncio
 
     async def ask(text):
-        async with reward:
-            judge = reward.at_step(0, {})
-            answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": text})
-            return (await judge(problem, answer)).value
+        reward = await bench.judged.opened(bench.reward(proxy="compile", proxy_steps=1))
+        judge = reward.at_step(0, {})
+        answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": text})
+        return (await judge(problem, answer)).value
 
-    assert asyncio.run(ask(GIVEN)) == 0.0
-    assert asyncio.run(ask("module inc; endmodule\n")) == 0.1
-    assert asyncio.run(ask(WRONG)) == 0.5
+    assert bench.judged.run(ask(GIVEN)) == 0.0
+    assert bench.judged.run(ask("module inc; endmodule\n")) == 0.1
+    assert bench.judged.run(ask(WRONG)) == 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ REQUEST = "prompt"
 """The request's own name where cut lines are counted by file."""
 
 
+@functools.lru_cache(8192)  # the same pieces are counted again for each budget that is tried
 def estimated_tokens(text: str) -> int:
     """
     Estimated tokens of a text without a model, rather too many than too few.

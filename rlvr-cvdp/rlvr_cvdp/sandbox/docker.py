@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -183,13 +183,16 @@ class DockerSandbox(Sandbox):
 
 
 def sweep_containers(client: docker.DockerClient, asked: str) -> None:
-    """Remove containers of processes of this machine that are gone."""
-    host = socket.gethostname()
+    """Remove containers of processes of this machine that are gone; others may end meanwhile."""
+    from docker.errors import NotFound
+
+    host, ours = socket.gethostname(), {"label": LABEL}
     try:
-        for container in client.containers.list(all=True, filters={"label": LABEL}):
+        for container in client.containers.list(all=True, filters=ours, ignore_removed=True):
             owner, _, pid = str(container.labels.get(LABEL)).rpartition("-")
             if owner == host and pid.isdecimal() and not Path("/proc", pid).exists():
-                container.remove(force=True, v=True)
+                with suppress(NotFound):
+                    container.remove(force=True, v=True)
     except docker_failures() as error:
         raise PrerequisiteError(f"{asked}\n  found: the daemon failed: {error}") from None
 
