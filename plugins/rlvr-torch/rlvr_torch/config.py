@@ -122,6 +122,7 @@ class TorchConfig:
     )
     compile: str = option(
         "auto",
-        "torch.compile of the layers in training, once for all lengths; auto: on an NVIDIA card",
+        "torch.compile of layers, output head and loss in training, once for all lengths; auto: on "
+        "an NVIDIA card",
         choices=("auto", "on", "off"),
     )
