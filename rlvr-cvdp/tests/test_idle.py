@@ -111,18 +111,18 @@ DEEDS = {
 @pytest.mark.usefixtures("simulator")
 def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
     """However a verification ends: where a known answer comes to a verdict, the answer is wrong."""
-    cases = [(deed, known) for known in ("reference", "nothing") for deed in DEEDS]
+    cases = [(deed, known) for deed in DEEDS for known in ("reference", "nothing")]
     evil, right = {}, {}
     for deed, known in in_turn(cases):
         runner = CATCH.replace("@MARK@", "EVIL").replace("@DO@", DEEDS[deed][0]) + bench.runner
         given = bench.problem if known == "reference" else partial(_without_reference, bench)
         problem = given(harness={"src/test_runner.py": runner})
-        evil[deed] = (f"// EVIL\n{bench.right}", problem)
-        right[deed] = (bench.right, problem)
-    for deed, reward in bench.together(evil, idle_s=1.0).items():
+        evil[deed, known] = (f"// EVIL\n{bench.right}", problem)
+        right[deed, known] = (bench.right, problem)
+    for (deed, known), reward in bench.together(evil, idle_s=1.0).items():
         words = DEEDS[deed][1]
-        assert isinstance(reward, Reward), (deed, reward)
-        assert reward.score01 == 0.0, deed
+        assert isinstance(reward, Reward), (deed, known, reward)
+        assert reward.score01 == 0.0, (deed, known)
         assert words in reward.evidence["why"]
         if words:
             assert (reward.evidence["stage"], reward.evidence["control"]) == ("sandbox", True)
@@ -217,9 +217,9 @@ EATERS = {
     "a tree of instances": "endmodule\nmodule t #(parameter N = 40)(); generate if (N) begin "
     "t #(N - 1) l(); t #(N - 1) r(); end endgenerate endmodule module m; t u();",
     "macros of macros": "endmodule\n" + BOMB + "module m(input a, output y); assign y = `M9;",
-    "a deep expression": f"wire w = {'(' * 60000}a{')' * 60000};",
-    "a long expression": f"wire [7:0] w = a{' + a' * 150000};",
-    "deep blocks": f"initial {'begin ' * 50000}{' end' * 50000}",
+    "a deep expression": f"wire w = {'(' * 40000}a{')' * 40000};",
+    "a long expression": f"wire [7:0] w = a{' + a' * 100000};",
+    "deep blocks": f"initial {'begin ' * 30000}{' end' * 30000}",
     "a function of itself": "function automatic integer f(input integer n); f = f(n + 1) + 1; "
     "endfunction initial $display(f(0));",
     "a constant function of itself": "function automatic integer f(input integer n); "
@@ -232,7 +232,7 @@ EATERS = {
     "prints without end": 'initial forever $display("%0s", {4000{"x"}});',
     "a crash": "initial begin : b disable b; $display(b.c.d.e[3]); end assign a.b.c = $unsigned;",
     "a table without end": "primitive p(o, i); output o; input i; table\n"
-    + "0 : 0;\n" * 30000
+    + "0 : 0;\n" * 20000
     + "endtable endprimitive",
     "ends as if killed": "initial begin $finish_and_return(137); end",
     "an include of itself": '`include "inc.sv"\n`include "/code/rtl/inc.sv"',
