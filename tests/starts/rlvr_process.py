@@ -50,18 +50,19 @@ def run_rlvr(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 280,
     forks: bool = True,
+    script: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """
     What `rlvr WORDS` says: code, output and errors; one thread computes where it is forked.
 
-    An interpreter of its own is started where `forks` is false, where `env` has a variable that
-    Python or OpenMP reads when it starts, and where a module of the tests takes the place of one
-    that is imported before the fork.
+    With a `script`, what `python SCRIPT WORDS` says. An interpreter of its own is started where
+    `forks` is false, where `env` has a variable that Python or OpenMP reads when it starts, and
+    where a module of the tests takes the place of one that is imported before the fork.
 
     Raises:
         subprocess.TimeoutExpired: The command took longer; it was killed.
     """
-    running = start_rlvr(*words, cwd=cwd, env=env, forks=forks)
+    running = start_rlvr(*words, cwd=cwd, env=env, forks=forks, script=script)
     try:
         out, err = running.communicate(timeout=timeout_s)
     except BaseException:  # also where pytest ends the test: no command is left behind
@@ -128,16 +129,21 @@ Started = subprocess.Popen[str] | Forked
 
 
 def start_rlvr(
-    *words: str, cwd: Path | None = None, env: Mapping[str, str] | None = None, forks: bool = True
+    *words: str,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    forks: bool = True,
+    script: Path | None = None,
 ) -> Started:
     """Start `rlvr WORDS` and go on beside it; else as `run_rlvr`."""
-    command = [sys.executable, *_MODULE, *words]
+    command = [sys.executable, *([str(script)] if script else _MODULE), *words]
     wanted = dict(os.environ if env is None else env)
     differs = _read_at_start(wanted) != _read_at_start({**os.environ, **_THREADS})
     if not forks or differs or _replaces(wanted, cwd or Path.cwd()):
         pipe = subprocess.PIPE
         return subprocess.Popen(command, cwd=cwd, env=wanted, stdout=pipe, stderr=pipe, text=True)
-    return Forked(command, json.dumps([list(words), str(cwd or Path.cwd()), wanted]).encode())
+    request = [str(script or ""), list(words), str(cwd or Path.cwd()), wanted]
+    return Forked(command, json.dumps(request).encode())
 
 
 def _replaces(env: Mapping[str, str], cwd: Path) -> bool:
@@ -202,8 +208,8 @@ def _bytes(link: socket.socket, count: int) -> bytes:
     return found
 
 
-def _serve(link: socket.socket) -> None:
-    """Fork for each request until the tests have ended; returns in the child, ready to run."""
+def _serve(link: socket.socket) -> str:
+    """Fork for each request until the tests have ended; in the child, give the script to run."""
     for name in _IMPORTED:
         with contextlib.suppress(ImportError):  # a command that needs it says what is missing
             importlib.import_module(name)
@@ -212,7 +218,7 @@ def _serve(link: socket.socket) -> None:
         size, files, _, _ = socket.recv_fds(link, 4, 3)
         if not size:
             sys.exit()
-        words, folder, env = json.loads(_bytes(link, int.from_bytes(size, "big")))
+        script, words, folder, env = json.loads(_bytes(link, int.from_bytes(size, "big")))
         if os.fork():
             for file in files:
                 os.close(file)
@@ -236,16 +242,20 @@ def _serve(link: socket.socket) -> None:
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(env)
-        sys.path[:1] = [folder, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
-        sys.argv[1:] = words
-        return
+        first = os.path.dirname(script) or folder
+        sys.path[:1] = [first, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.argv[:] = [script, *words]
+        return script
 
 
-def _run() -> None:
-    """Run the command and leave, without taking apart what the server imported."""
+def _run(script: str) -> None:
+    """Run the script or the command and leave, without taking apart what the server imported."""
     code: object = 0
     try:
-        runpy.run_module(_MODULE[1], run_name="__main__", alter_sys=True)
+        if script:
+            runpy.run_path(script, run_name="__main__")
+        else:
+            runpy.run_module(_MODULE[1], run_name="__main__", alter_sys=True)
     except SystemExit as leaving:
         code = leaving.code
     threading._shutdown()  # type: ignore[attr-defined]
@@ -256,5 +266,4 @@ def _run() -> None:
 
 
 if __name__ == "__main__":
-    _serve(socket.socket(fileno=int(sys.argv[1])))
-    _run()
+    _run(_serve(socket.socket(fileno=int(sys.argv[1]))))
