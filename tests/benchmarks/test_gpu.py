@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from rlvr_process import run_rlvr
 
 GPU = Path(__file__).parents[2] / "benchmarks" / "gpu"
 sys.path.insert(0, str(GPU))
@@ -34,8 +34,8 @@ CONFIG = GPT2Config(vocab_size=300, n_positions=64, n_embd=64, n_layer=2, n_head
 @pytest.mark.timeout(600)
 def test_the_whole_program_runs_here() -> None:
     """Every row has a figure, or the reason why there is none; docs/gpu.md has a line for each."""
-    command = [sys.executable, str(GPU / "run.py"), "--device", "cpu", "--tiny", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=580)
+    words = ("--device", "cpu", "--tiny", "--json")
+    done = run_rlvr(*words, program=GPU / "run.py", timeout_s=580)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout.splitlines()[-1])
 
@@ -54,8 +54,7 @@ def test_the_whole_program_runs_here() -> None:
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_says_what_to_do() -> None:
     """Exit 4, as a run."""
-    command = [sys.executable, str(GPU / "run.py")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    done = run_rlvr(program=GPU / "run.py", timeout_s=240)
 
     assert done.returncode == 4
     assert "--device cpu --tiny" in done.stderr

@@ -43,7 +43,7 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                 "on average"),
     "heavy": ("callback", "RLVR_API = 1", "import torch\n\nRLVR_API = 1", "the plugin", "'torch'"),
     "slip": ("callback", "def step_finished", "def step_finish", "callback", "did you mean"),
-    "impure": ("curriculum", "step=step)", "step=id(object()) % 97)", "curriculum", "assert"),
+    "impure": ("curriculum", "step=step)", "step=step + COIN())", "curriculum", "found: 40"),
     "shape": ("advantage", "return [[value", "return [[0.0] + [value", "advantage", ""),
     "named": ("task", 'reward="named"', 'reward="names"', "task", "no reward plugin"),
     "missing": ("algorithm", '"grpo"', '"grqo"', "algorithm", "grqo"),
@@ -58,11 +58,12 @@ COIN = (
 )
 SLOW = {"slow", "verdict"}
 SCRIPT = """
-import contextlib, io, json, sys
+import contextlib, gc, io, json, sys
 from rlvr.cli.main import main
 
 done = {}
 for key, words in json.load(sys.stdin).items():
+    gc.freeze()  # pytest collects garbage ten times a check, among all that one before imported
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(words)

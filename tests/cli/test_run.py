@@ -183,7 +183,7 @@ def test_a_resumed_run_evaluates_once_a_step_and_knows_its_start(
 
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     """Nobody has to wait for a checkpoint that he does not want."""
-    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0", forks=False)
+    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
     wait_for_step(tmp_path, 1)
     running.send_signal(signal.SIGINT)
     running.send_signal(signal.SIGINT)

@@ -6,12 +6,11 @@ import ast
 import re
 import runpy
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from statistics import mean
 
 import pytest
+from rlvr_process import run_rlvr
 
 from rlvr import Reward, Segment, Trajectory
 
@@ -62,8 +61,7 @@ def test_its_numbers_by_hand() -> None:
 def test_no_problem_a_step_is_refused() -> None:
     """In a sentence, before anything is opened."""
     pytest.importorskip("torch", reason="it trains with torch")
-    words = [sys.executable, FILE, "--problems", "0"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    done = run_rlvr("--problems", "0", program=FILE)
 
     assert done.returncode == 2
     assert "a step takes at least one" in done.stderr
@@ -75,9 +73,8 @@ def test_it_learns(tmp_path: Path) -> None:
     """On the toy task the mean reward of the last steps is well above that of the first."""
     pytest.importorskip("torch", reason="it trains with torch")
     words = ["--plugin", "toy", "--steps", "24", "train.lr=1e-2"]
-    done = subprocess.run(
-        [sys.executable, FILE, *words], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = run_rlvr(*words, cwd=tmp_path, program=FILE)
+    assert done.returncode == 0, done.stderr
     rewards = [float(found) for found in re.findall(r"reward ([\d.]+)", done.stdout)]
 
     assert len(rewards) == 24
@@ -93,13 +90,9 @@ def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
 
     assert len(blocks) == 2
     for block in blocks:
-        done = subprocess.run(
-            [sys.executable, "-c", block.replace("steps=40", "steps=2")],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        (tmp_path / "block.py").write_text(block.replace("steps=40", "steps=2"))
+        done = run_rlvr(cwd=tmp_path, program=tmp_path / "block.py")
+        assert done.returncode == 0, done.stderr
         assert len(done.stdout.splitlines()) in (3, 4)
 
 
@@ -119,9 +112,8 @@ def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     quick = quick.replace("samples=4", f'samples=1, options={{{short}, "eval.problems": 3}}')
     assert quick.count(short) == 2
 
-    done = subprocess.run(
-        [sys.executable, "-c", quick], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    (tmp_path / "quick.py").write_text(quick)
+    done = run_rlvr(cwd=tmp_path, program=tmp_path / "quick.py", forks=False)
 
     assert done.returncode == 0, done.stderr
     run, starter, chance, *problems = done.stdout.splitlines()

@@ -19,17 +19,19 @@ bpe = pytest.importorskip("rlvr_torch.models.bpe", reason="rlvr-torch is not ins
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 RUNS: dict[str, list[str]] = {  # grpo: tests/cli/test_run.py, with the values of a run's own
-    "dr-grpo": [],
-    "dapo": [],
+    "dr-grpo": ["--steps", "34"],
+    "dapo": ["--steps", "34"],
     "gspo": ["--steps", "30"],  # it soon learns, and at this learning rate forgets again
-    "cispo": [],
-    "rloo": [],
+    "cispo": ["--steps", "34"],
+    "rloo": ["--steps", "34"],
     "reinforce++": [],
     "ppo": ["train.lr=0.007", "--steps", "45"],  # at a larger one its critic errs
     "best-of-n": ["advantage.threshold=0"],
     "opd": ["--teacher", "starter", "advantage.kl_penalty_coef=0.05", "--steps", "50"],
 }
 SEEDS = (2, 1, 3)
+FIRST = {"reinforce++": 1}
+"""Seeds that one need not wait for: here the usual first one settles on a letter."""
 LEARNS = 0.9
 CHANCE = 0.3
 
@@ -63,7 +65,8 @@ def late(steps: list[dict[str, float]], name: str) -> float:
 def test_learns_the_toy_task(algorithm: str, tmp_path: Path) -> None:
     """Mean reward from chance, below 0.3, to above 0.9 over the last ten steps."""
     ends = []
-    for seed in SEEDS:  # which seeds settle on one letter depends on how a machine rounds
+    seeds = sorted(SEEDS, key=lambda seed: seed != FIRST.get(algorithm))
+    for seed in seeds:  # which seeds settle on one letter depends on how a machine rounds
         steps = learned(
             tmp_path / str(seed), "--algo", algorithm, "--seed", str(seed), *RUNS[algorithm],
             "eval.samples=0",
@@ -72,7 +75,7 @@ def test_learns_the_toy_task(algorithm: str, tmp_path: Path) -> None:
         ends.append(late(steps, "reward/mean"))
         if ends[-1] > LEARNS:
             return
-    raise AssertionError(f"none of the seeds {SEEDS} learned: {ends}")
+    raise AssertionError(f"none of the seeds {seeds} learned: {ends}")
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +136,7 @@ def test_learns_from_a_teacher_with_another_tokenizer(tmp_path: Path) -> None:
     for mode in ("pg", "supervised"):
         steps = learned(
             tmp_path / mode, "--algo", "opd", "--teacher", f"gpt2:{model}", f"opd.mode={mode}",
-            "advantage.reward_coef=0", "eval.samples=0",
+            "advantage.reward_coef=0", "eval.samples=0", "--steps", "28",
         )  # fmt: skip
 
         assert steps[0]["reward/pass"] < CHANCE
@@ -147,7 +150,7 @@ def test_learns_from_a_teacher_with_another_tokenizer(tmp_path: Path) -> None:
 def test_learns_with_everything_on(tmp_path: Path) -> None:
     """KL with a target, entropy bonus, off-policy correction, several updates, refilled groups."""
     steps = learned(
-        tmp_path, "--algo", "grpo", "--seed", "2", "eval.samples=0",
+        tmp_path, "--algo", "grpo", "--seed", "2", "eval.samples=0", "--steps", "30",
         "train.passes=2", "grpo.kl_coef=0.001", "grpo.kl_target=0.5", "grpo.entropy_coef=0.001",
         "grpo.correction=tis-token", "advantage.drop_equal=true", "advantage.refills=1",
     )  # fmt: skip

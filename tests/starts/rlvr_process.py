@@ -50,18 +50,19 @@ def run_rlvr(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 280,
     forks: bool = True,
+    program: str | Path = _MODULE,
 ) -> subprocess.CompletedProcess[str]:
     """
     What `rlvr WORDS` says: code, output and errors; one thread computes where it is forked.
 
-    An interpreter of its own is started where `forks` is false, where `env` has a variable that
-    Python or OpenMP reads when it starts, and where a module of the tests takes the place of one
-    that is imported before the fork.
+    `program` is another module than the command line's, or the path of a script. An interpreter of its own is started where
+    `forks` is false, where `env` has a variable that Python or OpenMP reads when it starts, and
+    where a module of the tests takes the place of one that is imported before the fork.
 
     Raises:
         subprocess.TimeoutExpired: The command took longer; it was killed.
     """
-    running = start_rlvr(*words, cwd=cwd, env=env, forks=forks)
+    running = start_rlvr(*words, cwd=cwd, env=env, forks=forks, program=program)
     try:
         out, err = running.communicate(timeout=timeout_s)
     except BaseException:  # also where pytest ends the test: no command is left behind
@@ -138,7 +139,7 @@ def start_rlvr(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
     forks: bool = True,
-    module: str = _MODULE,
+    program: str | Path = _MODULE,
     files: Files | None = None,
 ) -> Started:
     """
@@ -149,16 +150,17 @@ def start_rlvr(
         cwd: Where it runs.
         env: Its environment.
         forks: False: an interpreter of its own.
-        module: What runs in the place of the command line.
+        program: As in `run_rlvr`.
         files: Where it writes, for who reads while it runs; else `communicate` gives all.
     """
-    command = [sys.executable, "-m", module, *words]
+    is_script = isinstance(program, Path)
+    command = [sys.executable, *([] if is_script else ["-m"]), str(program), *words]
     wanted = dict(os.environ if env is None else env)
     differs = _read_at_start(wanted) != _read_at_start({**os.environ, **_THREADS})
     if not forks or differs or _replaces(wanted, cwd or Path.cwd()):
         out, err = files or (subprocess.PIPE, subprocess.PIPE)
         return subprocess.Popen(command, cwd=cwd, env=wanted, stdout=out, stderr=err, text=True)
-    asked = [module, words, str(cwd or Path.cwd()), wanted]
+    asked = [str(program), is_script, words, str(cwd or Path.cwd()), wanted]
     return Forked(command, json.dumps(asked).encode(), files)
 
 
@@ -224,8 +226,8 @@ def _bytes(link: socket.socket, count: int) -> bytes:
     return found
 
 
-def _serve(link: socket.socket) -> str:
-    """Fork for each request until the tests have ended; the child gets the module to run."""
+def _serve(link: socket.socket) -> tuple[str, bool]:
+    """Fork for each request until the tests have ended; the child gets what is to run."""
     for name in _IMPORTED:
         with contextlib.suppress(ImportError):  # a command that needs it says what is missing
             importlib.import_module(name)
@@ -234,7 +236,7 @@ def _serve(link: socket.socket) -> str:
         size, files, _, _ = socket.recv_fds(link, 4, 3)
         if not size:
             sys.exit()
-        module, words, folder, env = json.loads(_bytes(link, int.from_bytes(size, "big")))
+        request = json.loads(_bytes(link, int.from_bytes(size, "big")))
         if os.fork():
             for file in files:
                 os.close(file)
@@ -255,19 +257,24 @@ def _serve(link: socket.socket) -> str:
         for number, file in enumerate(files, start=1):
             os.dup2(file, number)
             os.close(file)
+        program, is_script, words, folder, env = request
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(env)
-        sys.path[:1] = [folder, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
-        sys.argv[1:] = words
-        return str(module)
+        first = os.path.dirname(program) if is_script else folder
+        sys.path[:1] = [first, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.argv[:] = [program, *words]
+        return program, is_script
 
 
-def _run(module: str) -> None:
-    """Run the command and leave, without taking apart what the server imported."""
+def _run(program: str, is_script: bool) -> None:
+    """Run the program and leave, without taking apart what the server imported."""
     code: object = 0
     try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        if is_script:
+            runpy.run_path(program, run_name="__main__")
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
     except SystemExit as leaving:
         code = leaving.code
     threading._shutdown()  # type: ignore[attr-defined]
@@ -278,4 +285,4 @@ def _run(module: str) -> None:
 
 
 if __name__ == "__main__":
-    _run(_serve(socket.socket(fileno=int(sys.argv[1]))))
+    _run(*_serve(socket.socket(fileno=int(sys.argv[1]))))

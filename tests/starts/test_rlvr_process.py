@@ -56,6 +56,23 @@ def test_a_forked_command_is_what_a_started_one_is(plugin_site, words):
     assert forked.stderr.splitlines()[1:] == started.stderr.splitlines()[1:]  # 0: the hash
 
 
+def test_a_forked_script_is_what_a_started_one_is(tmp_path):
+    """Name, words, folder, path and code; what it imports may lie beside it."""
+    (script := tmp_path / "script.py").write_text(
+        "import os, sys, beside\nprint(__name__, sys.argv, os.getcwd(), sys.path[0])\nsys.exit(3)\n"
+    )
+    (tmp_path / "beside.py").touch()
+    (tmp_path / "at").mkdir()
+
+    forked, started = (
+        run_rlvr("a", cwd=tmp_path / "at", program=script, forks=forks) for forks in (True, False)
+    )
+
+    assert (forked.args, forked.stderr) == (started.args, "")
+    assert (forked.returncode, forked.stdout) == (started.returncode, started.stdout)
+    assert forked.stdout.startswith("__main__ ")
+
+
 def test_what_python_reads_when_it_starts_is_read(plugin_site):
     """Such a variable gets an interpreter of its own."""
     plugin_site.add("told", TOLD)

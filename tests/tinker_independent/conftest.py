@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import rlvr_process
 from attrs import frozen
 
 from rlvr.builtin.toy import starter
@@ -83,17 +83,10 @@ def run_rlvr() -> Callable[..., str]:
     """Runs the command line beside a server's environment; gives what it said."""
 
     def run(environment: dict[str, str], *words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "rlvr.cli.main", *words],
-            env={**os.environ, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=900,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-4000:]
-        return done.stdout
+        done = rlvr_process.run_rlvr(*words, env={**os.environ, **environment}, timeout_s=900)
+        said = done.stdout + done.stderr
+        assert done.returncode == 0, said[-4000:]
+        return said
 
     return run
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import Started, start_rlvr
 
 from .conftest import free_port
 
@@ -70,7 +69,7 @@ def test_run_survives_the_servers_death(
         _wait_until(lambda: len(_steps(run)) >= 3, process)
         first.kill()
     with serving(toy_spec, state, port):
-        said, _ = process.communicate(timeout=500)
+        said = "".join(process.communicate(timeout=500))
     assert process.returncode == 0, said[-4000:]
     assert _steps(run) == list(range(1, 9))
 
@@ -90,20 +89,14 @@ def test_run_survives_the_independent_servers_death(
         _wait_until(lambda: len(_steps(run)) >= 3, process)
         first.kill()
     with testbed(state, port):
-        said, _ = process.communicate(timeout=900)
+        said = "".join(process.communicate(timeout=900))
     assert process.returncode == 0, said[-4000:]
     assert "service_lost" in said
     assert _steps(run) == list(range(1, 7))
 
 
-def _start(environment: Mapping[str, str], words: Sequence[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", *words],
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def _start(environment: Mapping[str, str], words: Sequence[str]) -> Started:
+    return start_rlvr(*words, env={**os.environ, **environment})
 
 
 def _steps(run: Path) -> list[int]:
@@ -113,8 +106,9 @@ def _steps(run: Path) -> list[int]:
     return [line["step"] for line in found if "reward/mean" in line]
 
 
-def _wait_until(happened: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+def _wait_until(happened: Callable[[], bool], process: Started) -> None:
     while not happened():
         if process.poll() is not None:
-            pytest.fail(f"the run ended before its server did:\n{process.communicate()[0][-4000:]}")
+            said = "".join(process.communicate())
+            pytest.fail(f"the run ended before its server did:\n{said[-4000:]}")
         time.sleep(0.1)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -401,10 +402,43 @@ def test_it_is_read_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert len(read) == count > 0
 
 
+def anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is installed is found as by another process."""
+    for kept in ("_distributions", "_by_name", "_distribution"):
+        monkeypatch.setattr(reward_sources, kept, cache(getattr(reward_sources, kept).__wrapped__))
+
+
+def test_a_distribution_is_found_by_its_name_or_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two of a name the first on the path; the folder's name stands in for a missing one."""
+    for place, name, version in (
+        ("a", "Twice_Here", "1"),
+        ("b", "Twice_Here", "2"),
+        ("b", "", "3"),
+    ):
+        info = tmp_path / place / f"{name or 'odd'}-{version}.dist-info"
+        info.mkdir(parents=True)
+        told = f"Name: {name}\nVersion: {version}\n" if name else ""
+        (info / "METADATA").write_text(told)
+        (info / "RECORD").write_text(f"{place}_{version}.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path / "b")
+    monkeypatch.syspath_prepend(tmp_path / "a")
+    anew(monkeypatch)
+
+    found = reward_sources._found("twice-here")
+    assert found is not None
+    assert found.version == "1"
+    assert reward_sources._found("odd") is not None
+    assert reward_sources._found("absent") is None
+    packages = reward_sources._packages.__wrapped__()
+    assert packages["a_1"] == packages["b_2"] == ["twice-here"]
+    assert "b_3" not in packages
+
+
 def test_metadata_of_a_distribution_is_read_once_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Packages that need each other share what is read, and it is the same as read alone."""
-    for kept in ("_distributions", "_by_name", "_distribution"):
-        getattr(reward_sources, kept).cache_clear()
+    anew(monkeypatch)
     read: list[Any] = []
     recorded = reward_sources._recorded
     monkeypatch.setattr(

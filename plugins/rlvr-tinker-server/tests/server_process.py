@@ -91,7 +91,7 @@ def started(
     words += ["--model", model, "--port", str(port), "--state", str(state)]
     words += [option for option in options if option != "--faults"]
     with told.open("w") as out, log.open("a") as err:
-        process = start_rlvr(*words, env=mine, module=module, files=(out, err))
+        process = start_rlvr(*words, env=mine, program=module, files=(out, err))
     try:
         yield _wait(process, told, log, timeout_s)
     finally:
