@@ -224,14 +224,24 @@ def test_no_game_is_played_where_none_is_wanted(folder: Path, games: int) -> Non
     assert (found["rollout"].note.endswith("chess.eval_games=0")) == (games == 0)
 
 
+@pytest.fixture(scope="module")
+def starter() -> ChessTask:
+    """The task on what is shipped."""
+    return ChessTask(ChessConfig(eval_games=0, eval_limit=1), BuildContext())
+
+
+@pytest.fixture(scope="module")
+def shipped(starter: ChessTask) -> list[Problem]:
+    """All its problems."""
+    return list(starter.problems("all"))
+
+
 @pytest.mark.parametrize("split", ["test", "train"])
-def test_the_starter_asks_every_kind_of_move_often_enough(split: str) -> None:
+def test_the_starter_asks_every_kind_of_move_often_enough(
+    shipped: list[Problem], split: str
+) -> None:
     """Each split has 30 questions or more of each kind, named as the rules name them."""
-    problems = [
-        p
-        for p in ChessTask(ChessConfig(), BuildContext()).problems(split)
-        if isinstance(p.payload, EnvironmentStep)
-    ]
+    problems = [p for p in shipped if p.split == split and isinstance(p.payload, EnvironmentStep)]
     counts = Counter(p.payload.category for p in problems)
     assert len(counts) == 28
     assert min(counts.values()) >= LEAST
@@ -240,29 +250,29 @@ def test_the_starter_asks_every_kind_of_move_often_enough(split: str) -> None:
         assert step.category == category_of(step.fen, step.uci)
 
 
-def test_the_starters_rare_questions_were_never_seen() -> None:
+def test_the_starters_rare_questions_were_never_seen(shipped: list[Problem]) -> None:
     """Held-out ones: neither trained on nor read by the starter model; one to a position."""
-    problems = ChessTask(ChessConfig(), BuildContext()).problems("all")
-    trained = seen_positions(p.payload.fen for p in problems if p.split == "train")
+    trained = seen_positions(p.payload.fen for p in shipped if p.split == "train")
     seen = Seen(trained, read_hashes(STARTER))
     rare = {split: [] for split in ("train", "test")}
-    for problem in problems:
+    for problem in shipped:
         if problem.id.startswith("starter-rare-"):
             rare[problem.split].append(four_fields(problem.payload.fen))
     assert not [position for position in rare["test"] if position in seen]
     every = rare["train"] + rare["test"]
     assert len(set(every)) == len(every)
-    held_out = {four_fields(p.payload.fen) for p in problems if p.split == "test"}
+    held_out = {four_fields(p.payload.fen) for p in shipped if p.split == "test"}
     assert not held_out & {mirror for position in rare["train"] for mirror in mirrors(position)}
 
 
-def test_the_contamination_note_counts_each_position_once() -> None:
+def test_the_contamination_note_counts_each_position_once(
+    starter: ChessTask, shipped: list[Problem]
+) -> None:
     """On the starter, split "train" holds each shipped position twice: 3,428 of them are named."""
-    task = ChessTask(ChessConfig(eval_games=0, eval_limit=1), BuildContext())
-    found = measured_task(task, ScriptedPolicy(random_world), "test")
-    shipped = {four_fields(p.payload.fen) for p in task.problems("train")}
+    found = measured_task(starter, ScriptedPolicy(random_world), "test")
+    positions = {four_fields(p.payload.fen) for p in shipped if p.split == "train"}
     note = found["contamination/seen"].note
-    assert f"{len(shipped)} shipped training positions" in note
+    assert f"{len(positions)} shipped training positions" in note
     assert "of split 'train'" not in note
 
 
