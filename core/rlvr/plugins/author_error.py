@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import dropwhile
@@ -60,6 +60,14 @@ def place_of(error: BaseException) -> str:
     for found in filter(None, [*authors, *libraries]):
         frame, line = found[-1]
         return f"{_shown(frame.f_code.co_filename)}:{line}"
+    return ""
+
+
+def place_in(frames: Iterable[FrameType]) -> str:
+    """`FILE:LINE (function)` of the first frame of an author's code, "" where there is none."""
+    for frame in frames:
+        if not frame.f_code.co_filename.startswith("<") and _is_authors(frame):
+            return f"{_shown(frame.f_code.co_filename)}:{frame.f_lineno} ({frame.f_code.co_name})"
     return ""
 
 
