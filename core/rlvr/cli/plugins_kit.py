@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from attrs import define
+from attrs import define, field
 from pluggy import HookimplMarker
 
 from rlvr.cli.plugins_deadline import Deadline, HungError
@@ -28,11 +28,18 @@ class _Kit:
     """A plugin of pytest: gives it the contracts to run, and takes down what became of them."""
 
     offered: Offered
+    parts: Sequence[PartSpec]
     report: Report
     limit: Deadline
-    contracts: Mapping[str, Any]
+    contracts: Mapping[str, Any] = field(factory=dict, init=False)
 
     def pytest_configure(self) -> None:
+        asked = "the problems of its tasks are listed for the contract kit."
+        try:
+            with self.limit.on(HERE, asked):  # within pytest: it makes assertions show values
+                self.contracts = self.offered.contracts(self.parts)
+        except HungError as error:
+            self.report.hang(HERE, asked, error, self.offered.module)
         module = sys.modules["rlvr_contracts"] = ModuleType("rlvr_contracts")
         vars(module).update(self.contracts)
 
@@ -97,13 +104,6 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
     """Run the contracts of the plugin's module and of the parts; findings go to the report."""
     import pytest
 
-    asked = "the problems of its tasks are listed for the contract kit."
-    try:
-        with limit.on(HERE, asked):
-            contracts = offered.contracts(parts)
-    except HungError as error:
-        report.hang(HERE, asked, error, offered.module)
-        return
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTEST_ADDOPTS", raising=False)  # "-n 2" would run it out of our sight
         Path(folder, "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
@@ -111,9 +111,10 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
         file.write_text("from rlvr_contracts import *\n", encoding="utf-8")
         words = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
         words += ["--basetemp", f"{folder}/files"]
-        kit = _Kit(offered, report, limit, contracts)
+        kit = _Kit(offered, parts, report, limit)
         status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
     if status == pytest.ExitCode.INTERRUPTED:
         raise KeyboardInterrupt
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+    is_done = status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if not is_done and not (status == pytest.ExitCode.NO_TESTS_COLLECTED and HERE in report.hung):
         raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
