@@ -18,6 +18,18 @@ INTERVAL_S = 5.0
 _said_at = 0.0
 _doing: Callable[[], str] | None = None
 _is_hushed = False
+_is_abandoned = False
+
+
+def abandon_threads() -> None:
+    """Threads of a plugin never end: the process is not to wait for them when the command ends."""
+    global _is_abandoned
+    _is_abandoned = True
+
+
+def are_threads_abandoned() -> bool:
+    """Whether `abandon_threads` was called."""
+    return _is_abandoned
 
 
 def is_redrawn(stream: TextIO) -> bool:

@@ -55,9 +55,10 @@ def run_rlvr(
     """
     What `rlvr WORDS` says: code, output and errors; one thread computes where it is forked.
 
-    `program` is another module than the command line's, or the path of a script. An interpreter of its own is started where
-    `forks` is false, where `env` has a variable that Python or OpenMP reads when it starts, and
-    where a module of the tests takes the place of one that is imported before the fork.
+    `program` is another module than the command line's, or the path of a script. An interpreter
+    of its own is started where `forks` is false, where `env` has a variable that Python or OpenMP
+    reads when it starts, and where a module of the tests takes the place of one that is imported
+    before the fork.
 
     Raises:
         subprocess.TimeoutExpired: The command took longer; it was killed.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,14 @@ def main(args: argparse.Namespace) -> int:
     return int(ExitCode.VERIFIER if has_failed else ExitCode.DONE)
 
 
-def audited(args: argparse.Namespace, host: PluginHost) -> tuple[AuditFile, list[str], bool]:
-    """The result, the ids of this audit, and whether too many verifications could not run."""
+def audited(
+    args: argparse.Namespace, host: PluginHost, told: Callable[[], None] = lambda: None
+) -> tuple[AuditFile, list[str], bool]:
+    """
+    The result, the ids of this audit, and whether too many verifications could not run.
+
+    `told` is called whenever a problem is done.
+    """
     _check(args)
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
@@ -79,7 +86,7 @@ def audited(args: argparse.Namespace, host: PluginHost) -> tuple[AuditFile, list
     with writing_to(path):
         file = AuditFile.open(path, _head(configured, host, args), args.weak)
         try:
-            done, failed, judged = run_blocking(lambda: _audit(configured, args, file))
+            done, failed, judged = run_blocking(lambda: _audit(configured, args, file, told))
         except KeyboardInterrupt:
             if path is not None:
                 print(f"rlvr: {len(file.problems)} problems are kept in {path}", file=sys.stderr)
@@ -117,7 +124,7 @@ def _head(configured: Configured, host: PluginHost, args: argparse.Namespace) ->
 
 
 async def _audit(
-    configured: Configured, args: argparse.Namespace, file: AuditFile
+    configured: Configured, args: argparse.Namespace, file: AuditFile, told: Callable[[], None]
 ) -> tuple[list[str], int, int]:
     """Ids in order, verifications that could not run, and all of them."""
     status = RunStatus()
@@ -132,6 +139,7 @@ async def _audit(
 
         def finished(audit: ProblemAudit) -> None:
             file.add(audit)
+            told()
             if getattr(args, "quiet", 0):
                 return
             count = sum(p.id in file.problems for p in problems)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
 from rlvr.errors import ConfigError, ExitCode, PartError, RlvrError
-from rlvr.heartbeat import heartbeat
+from rlvr.heartbeat import are_threads_abandoned, heartbeat
 from rlvr.log import plain_lines
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ def main(argv: list[str] | None = None) -> int:
         with plain_lines():
             code = _dispatch(words)
         sys.stdout.flush()
+        if argv is None and are_threads_abandoned():
+            sys.stderr.flush()
+            os._exit(code)
     except RlvrError as error:
         return _report(error, words)
     except KeyboardInterrupt:

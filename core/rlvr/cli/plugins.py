@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the verb. Listing is done (exit 0) also where a plugin is broken."""
-    host = PluginHost.load()
+    host = plugins_check.host_of(args) if args.verb == "check" else PluginHost.load()
     for note in host.notes:
         print(f"rlvr: {note}", file=sys.stderr)
     verbs = {"list": _list, "show": _show, "new": plugins_new.main, "check": plugins_check.main}

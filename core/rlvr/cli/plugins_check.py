@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import sys
+import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-from attrs import define, field
 
 from rlvr.assembly.configure import declare
 from rlvr.assembly.prerequisites import check_prerequisites
@@ -23,10 +21,13 @@ from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
+from rlvr.cli.plugins_deadline import Deadline, HungError, descendants, end_left_over, own_stderr
+from rlvr.cli.plugins_kit import run_kit
 from rlvr.cli.plugins_report import Report, mended_by, named, print_report, said
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, PartError, PrerequisiteError
+from rlvr.errors import ConfigError, PartError, PluginError, PrerequisiteError
+from rlvr.heartbeat import abandon_threads
 from rlvr.install import pip_install
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -44,8 +45,7 @@ from rlvr.specs import (
 
 if TYPE_CHECKING:
     from rlvr.testing.offered import Offered
-
-_HERE = "the plugin itself"
+    from rlvr.verifier_audit.findings import AuditFile
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -67,6 +67,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="PART.NAME=VALUE",
         help="an attribute of the part's contract, such as mine.patience=500",
     )  # fmt: skip
+    parser.add_argument(
+        "--limit", type=float, default=120.0, metavar="S",
+        help="seconds after which a part that does not return is given up; 0: never (120)",
+    )  # fmt: skip
     add_json_flag(parser)
 
 
@@ -80,7 +84,12 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
             "found: pytest, which the contract kit needs, is not installed",
             pip_install("rlvr[testing]"),
         )
-    report = _checked(args, host)
+    before = descendants()
+    with deadline_of(args) as limit:
+        report = _checked(args, host, limit)
+    if limit.has_fired:
+        end_left_over(before)
+        abandon_threads()
     if args.json:
         print_json(report)
     else:
@@ -88,7 +97,38 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
     return report.exit_code
 
 
-def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
+def host_of(args: argparse.Namespace) -> PluginHost:
+    """
+    The installed plugins; the import of each one's module may take as long as a step of a part.
+
+    Raises:
+        ConfigError: `--limit` is no time.
+        PluginError: They were not loaded in time.
+    """
+    asked = "the modules of the plugins were to be imported."
+    try:
+        with deadline_of(args) as limit, limit.on("the plugins", asked):
+            return PluginHost.load()
+    except HungError as error:
+        do = "mend that module: it only offers records"
+        raise PluginError(asked, f"found: {error}", do) from None
+
+
+@contextmanager
+def deadline_of(args: argparse.Namespace) -> Iterator[Deadline]:
+    """
+    The limit of each step of a part.
+
+    Raises:
+        ConfigError: `--limit` is no time.
+    """
+    if not 0 <= args.limit < math.inf:
+        raise ConfigError(f"--limit {args.limit:g} was given.", do="give seconds; 0: no limit")
+    with own_stderr() as stream:
+        yield Deadline(limit_s=args.limit, note_s=args.slow, stderr=stream)
+
+
+def _checked(args: argparse.Namespace, host: PluginHost, limit: Deadline) -> Report:
     import pytest  # noqa: F401  # before rlvr.testing: its assertions then show values
 
     from rlvr.testing.offered import Offered, attributes_of
@@ -108,39 +148,45 @@ def _checked(args: argparse.Namespace, host: PluginHost) -> Report:
     for kind in ("algorithms", "checks", "commands"):
         for spec in getattr(host, kind)():
             if spec.provider == args.name:
-                _check_record(spec, offered, report)
+                _check_record(spec, offered, report, limit)
     if not report.findings:
-        check_prerequisites(host, args.name)
+        with limit.on("the checks of the machine", "they say what is missing."):
+            check_prerequisites(host, args.name)
     parts = offered.parts()
-    sound = [spec for spec in parts if _builds(spec, offered, report, args.slow)]
+    sound = [spec for spec in parts if _builds(spec, offered, report, limit)]
     for spec in [spec for spec in sound if isinstance(spec, RewardSpec)]:
         if (task := offered.task_of(spec)) in parts and task not in sound:
             report.lack(named(spec), f"{named(task)} gives it no problems: see there")
             sound.remove(spec)
-    _run_kit(offered, sound, report)
-    for spec in sound:
+    run_kit(offered, sound, report, limit)
+    for spec in [spec for spec in sound if named(spec) not in report.hung]:
         match spec:
             case TaskSpec() if offered.reward_of(spec) is not None:
-                _audit(spec, offered, args, report)
+                _audit(spec, offered, args, report, limit)
             case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
-                _audit(spec, offered, args, report)
+                _audit(spec, offered, args, report, limit)
     return report
 
 
-def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> bool:
+def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -> bool:
     """Build the part with its default options, and list the problems of a task."""
     part, begun = named(spec), time.perf_counter()
     asked = f"{part} was to be built with its default options."
     try:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, limit.on(part, asked):
             made = offered.build(spec, Path(folder))
         if isinstance(spec, TaskSpec):
             asked = "the reward that it names is installed."
             if spec.reward:
                 Registry(offered.host).find("reward", spec.reward)
             asked = f"{part} was to list its problems."
-            if not problems_of(made, "all"):
+            with limit.on(part, asked):
+                problems = problems_of(made, "all")
+            if not problems:
                 raise PartError("Task.problems('all') yields none")
+    except HungError as error:
+        report.hang(part, asked, error, spec.target)
+        return False
     except Exception as error:  # the plugin border
         if refusal := offered.unfit(spec, error):
             report.refuse(part, refusal)
@@ -149,17 +195,17 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, slow_s: float) -> 
         return False
     report.built_s[part] = spent_s = time.perf_counter() - begun
     report.hold(part)
-    if spent_s > slow_s:
+    if spent_s > limit.note_s:
         report.add(
             part,
-            f"building it and listing its problems may take {slow_s:g} s.",
+            f"building it and listing its problems may take {limit.note_s:g} s.",
             f"{spent_s:.1f} s",
             f"leave work in {spec.target} for when it is needed, or raise --slow",
         )
     return True
 
 
-def _check_record(spec: Any, offered: Offered, report: Report) -> None:
+def _check_record(spec: Any, offered: Offered, report: Report, limit: Deadline) -> None:
     """Hold an algorithm, a check or a command to what its record says."""
     part = named(spec)
     try:
@@ -175,11 +221,16 @@ def _check_record(spec: Any, offered: Offered, report: Report) -> None:
                 resolve(records, [Layer(part, known)])
             case Check():
                 asked = "it gives a CheckResult."
-                told_by(spec, spec.target, CheckResult, "a CheckResult")
+                with limit.on(part, asked):
+                    told_by(spec, spec.target, CheckResult, "a CheckResult")
             case CommandSpec():
                 asked = "it can be imported and called."
-                if not callable(load_object(spec.target, spec.provider)):
+                with limit.on(part, asked):
+                    found = load_object(spec.target, spec.provider)
+                if not callable(found):
                     raise TypeError(f"{spec.target} cannot be called")
+    except HungError as error:
+        report.hang(part, asked, error, spec.target)
     except Exception as error:  # the plugin border
         target = f"{part} in {offered.module}" if isinstance(spec, AlgorithmSpec) else spec.target
         report.add(part, asked, said(error), mended_by(error, target))
@@ -187,85 +238,21 @@ def _check_record(spec: Any, offered: Offered, report: Report) -> None:
         report.hold(part)
 
 
-@define
-class _Kit:
-    """A plugin of pytest: gives it the contracts to run, and takes down what became of them."""
-
-    offered: Offered
-    parts: Sequence[PartSpec]
-    report: Report
-    contracts: Mapping[str, Any] = field(factory=dict, init=False)
-
-    def pytest_configure(self) -> None:
-        self.contracts = self.offered.contracts(self.parts)
-        module = sys.modules["rlvr_contracts"] = ModuleType("rlvr_contracts")
-        vars(module).update(self.contracts)
-
-    def _part(self, nodeid: str) -> tuple[str, str]:
-        spec = vars(self.contracts[nodeid.split("::")[1]]).get("spec")
-        return (named(spec), spec.target) if spec else (_HERE, self.offered.module)
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        part, _ = self._part(report.nodeid)
-        if report.skipped:
-            reason = report.longrepr[2].removeprefix("Skipped: ")
-            self.report.skip(part, reason, report.nodeid.split("::")[-1])
-        elif report.passed and report.when == "call":
-            self.report.hold(part)
-
-    def pytest_exception_interact(self, node: Any, call: Any) -> None:
-        part, target = self._part(node.nodeid)
-        error = call.excinfo.value
-        spec = vars(self.contracts[node.nodeid.split("::")[1]]).get("spec")
-        if spec is not None and (refusal := self.offered.unfit(spec, error)):
-            self.report.refuse(part, refusal)
-            return
-        promise = (node.obj.__doc__ or node.name).strip().splitlines()[0]
-        do = mended_by(error, target)
-        contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
-        if own := [n for n, v in vars(contract).items() if type(v) is bool]:
-            do += f"; or say how it differs: --set {part.split()[1]}.NAME=VALUE ({', '.join(own)})"
-        self.report.add(part, promise, said(error), do)
-
-
-def _run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report) -> None:
-    import pytest
-
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.delenv("PYTEST_ADDOPTS", raising=False)  # "-n 2" would run it out of our sight
-        Path(folder, "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
-        file = Path(folder, f"test_{Path(folder).name}.py")  # modules of one name are one
-        file.write_text("from rlvr_contracts import *\n", encoding="utf-8")
-        words = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
-        words += ["--basetemp", f"{folder}/files"]
-        kit = _Kit(offered, parts, report)
-        status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
-    if status == pytest.ExitCode.INTERRUPTED:
-        raise KeyboardInterrupt
-    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
-        raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
-
-
 def _audit(
-    spec: TaskSpec | RewardSpec, offered: Offered, args: argparse.Namespace, report: Report
-) -> None:
+    spec: TaskSpec | RewardSpec, offered: Offered, args: argparse.Namespace, report: Report,
+    limit: Deadline,
+) -> None:  # fmt: skip
     """Run `rlvr audit` on a few problems: the reference is right, nothing is not, none wavers."""
     part = named(spec)
     task = spec if isinstance(spec, TaskSpec) else offered.task_of(spec)
-    ids = [problem.id for problem in offered.build(task).problems("all")][: args.problems]
-    words = ["-q", "--task", task.full_name, "--only", json.dumps(ids)]
-    words += ["--mutants", "5", "--repeats", "2"]
-    if isinstance(spec, RewardSpec):
-        words += ["--reward", spec.full_name]
-    if args.dataset and task.provider == args.name:
-        words += ["--dataset", args.dataset]
-    parser = CommandParser(prog="rlvr audit")
-    audit.configure(parser)
-    command = f"rlvr audit --task {task.full_name}"
+    command, asked = f"rlvr audit --task {task.full_name}", "the answers to a problem are judged."
     try:
-        file, done, has_failed = audit.audited(
-            parser.parse_args([*words, *args.words]), offered.host
-        )
+        with limit.on(part, asked):
+            ids = [problem.id for problem in offered.build(task).problems("all")][: args.problems]
+            found = _audited(task, spec, ids, offered, args, limit)
+    except HungError as error:
+        report.hang(part, asked, error, spec.target)
+        return
     except (ConfigError, PrerequisiteError) as error:
         report.refuse(part, error)
         return
@@ -273,6 +260,7 @@ def _audit(
         do = mended_by(error, spec.target)
         report.add(part, f"{command} was to be run.", said(error), do)
         return
+    file, done, has_failed = found
     for name in done:
         record = file.problems[name]
         report.hold(part, "hold" if not record["reasons"] else "problem")
@@ -298,3 +286,24 @@ def _audit(
             "too many verifications could not run",
             f"see {command}",
         )
+
+
+def _audited(
+    task: TaskSpec, spec: PartSpec, ids: Sequence[str], offered: Offered, args: argparse.Namespace,
+    limit: Deadline,
+) -> tuple[AuditFile, list[str], bool]:  # fmt: skip
+    words = ["-q", "--task", task.full_name, "--only", json.dumps(ids)]
+    words += ["--mutants", "5", "--repeats", "2"]
+    if isinstance(spec, RewardSpec):
+        words += ["--reward", spec.full_name]
+    if args.dataset and task.provider == args.name:
+        words += ["--dataset", args.dataset]
+    parser = CommandParser(prog="rlvr audit")
+    audit.configure(parser)
+
+    def told() -> None:
+        if limit.has_fired:  # the verifier took the interruption for a failure to judge
+            raise HungError(f"an answer was not judged within {limit.limit_s:g} s")
+        limit.beat()
+
+    return audit.audited(parser.parse_args([*words, *args.words]), offered.host, told)

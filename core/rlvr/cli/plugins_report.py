@@ -40,6 +40,7 @@ class Report:
         refusing: Parts of which one of them was a `ConfigError`: they ask for something that the
             check was not given, or have a bug.
         is_missing_something: Whether one of them was a `PrerequisiteError`.
+        hung: Parts that did not return in time.
     """
 
     counts: dict[str, Counter[str]] = field(factory=dict)
@@ -49,6 +50,7 @@ class Report:
     refused: dict[str, str] = field(factory=dict)
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
+    hung: set[str] = field(factory=set)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -88,6 +90,12 @@ class Report:
         same = [f for f in self.findings if (f.part, f.found) == (part, f"found: {text[:400]}")]
         if not same:
             self.findings.append(Finding(part, asked, f"found: {text[:400]}", f"do: {do}"))
+
+    def hang(self, part: str, asked: str, error: KeyboardInterrupt, target: str) -> None:
+        """Add the finding of a part that did not return; the error says where it was."""
+        self.hung.add(part)
+        do = "let it end: give what it waits for a timeout, or raise --limit"
+        self.add(part, asked, str(error), f"mend {target}; {do}")
 
     def hold(self, part: str, outcome: str = "hold") -> None:
         """Count a promise that holds (or is skipped)."""

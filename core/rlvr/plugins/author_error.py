@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
-from itertools import dropwhile
 from pathlib import Path
 from types import FrameType
 
@@ -55,11 +54,18 @@ def place_of(error: BaseException) -> str:
             return f"{_shown(one.filename)}:{one.lineno}"
     calls = [list(_calls(one)) for one in chain]
     authors = [[call for call in made if _is_authors(call[0])] for made in calls]
-    ours = [dropwhile(lambda call: _package(call[0]) != "rlvr", made) for made in calls]
-    libraries = [[call for call in made if _is_foreign(call[0])] for made in ours]  # not our caller
+    libraries = [[call for call in _after_ours(made) if _is_foreign(call[0])] for made in calls]
     for found in filter(None, [*authors, *libraries]):
         frame, line = found[-1]
         return f"{_shown(frame.f_code.co_filename)}:{line}"
+    return ""
+
+
+def place_in(frames: Iterable[FrameType]) -> str:
+    """`FILE:LINE (function)` of the first frame of an author's code, "" where there is none."""
+    for frame in frames:
+        if not frame.f_code.co_filename.startswith("<") and _is_authors(frame):
+            return f"{_shown(frame.f_code.co_filename)}:{frame.f_lineno} ({frame.f_code.co_name})"
     return ""
 
 
@@ -97,6 +103,12 @@ def _calls(error: BaseException) -> Iterator[tuple[FrameType, int]]:
         if not trace.tb_frame.f_code.co_filename.startswith("<"):  # code that a program made
             yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
+
+
+def _after_ours(made: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
+    """The calls after the last one of rlvr; none where rlvr is not among them: it called nobody."""
+    ours = [place for place, (frame, _) in enumerate(made) if _package(frame) == "rlvr"]
+    return made[ours[-1] + 1 :] if ours else []
 
 
 def _is_authors(frame: FrameType) -> bool:

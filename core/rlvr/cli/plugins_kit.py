@@ -1,0 +1,120 @@
+"""The contract kit as a run of pytest within `rlvr plugins check`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from pluggy import HookimplMarker
+
+from rlvr.cli.plugins_deadline import Deadline, HungError
+from rlvr.cli.plugins_report import Report, mended_by, named, said
+from rlvr.specs import PartSpec
+
+if TYPE_CHECKING:
+    from rlvr.testing.offered import Offered
+
+pytest_hook = HookimplMarker("pytest")
+HERE = "the plugin itself"
+
+
+@define
+class _Kit:
+    """A plugin of pytest: gives it the contracts to run, and takes down what became of them."""
+
+    offered: Offered
+    parts: Sequence[PartSpec]
+    report: Report
+    limit: Deadline
+    contracts: Mapping[str, Any] = field(factory=dict, init=False)
+
+    def pytest_configure(self) -> None:
+        asked = "the problems of its tasks are listed for the contract kit."
+        try:
+            with self.limit.on(HERE, asked):  # within pytest: it makes assertions show values
+                self.contracts = self.offered.contracts(self.parts)
+        except HungError as error:
+            self.report.hang(HERE, asked, error, self.offered.module)
+        module = sys.modules["rlvr_contracts"] = ModuleType("rlvr_contracts")
+        vars(module).update(self.contracts)
+
+    def _part(self, nodeid: str) -> tuple[str, str]:
+        spec = vars(self.contracts[nodeid.split("::")[1]]).get("spec")
+        return (named(spec), spec.target) if spec else (HERE, self.offered.module)
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        part, _ = self._part(item.nodeid)
+        if part in self.report.hung:
+            import pytest
+
+            from rlvr.testing.tools import NOT_CHECKED
+
+            pytest.skip(f"{NOT_CHECKED}it did not return above; its other promises were not tried")
+
+    @pytest_hook(wrapper=True)
+    def pytest_runtest_call(self, item: Any) -> Generator[None, Any, Any]:
+        part, target = self._part(item.nodeid)
+        asked = _promise(item)
+        try:
+            with self.limit.on(part, asked):
+                return (yield)
+        except HungError as error:
+            self.report.hang(part, asked, error, target)
+            raise _Overdue from None
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        part, _ = self._part(report.nodeid)
+        if report.skipped:
+            reason = report.longrepr[2].removeprefix("Skipped: ")
+            self.report.skip(part, reason, report.nodeid.split("::")[-1])
+        elif report.passed and report.when == "call":
+            self.report.hold(part)
+
+    def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        part, target = self._part(node.nodeid)
+        error = call.excinfo.value
+        if isinstance(error, _Overdue):
+            return
+        spec = vars(self.contracts[node.nodeid.split("::")[1]]).get("spec")
+        if spec is not None and (refusal := self.offered.unfit(spec, error)):
+            self.report.refuse(part, refusal)
+            return
+        do = mended_by(error, target)
+        contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
+        if own := [n for n, v in vars(contract).items() if type(v) is bool]:
+            do += f"; or say how it differs: --set {part.split()[1]}.NAME=VALUE ({', '.join(own)})"
+        self.report.add(part, _promise(node), said(error), do)
+
+
+class _Overdue(Exception):
+    """The promise of a part that did not return: it is in the report already."""
+
+
+def _promise(test: Any) -> str:
+    """What a test of a contract holds: the first line of its docstring."""
+    return str(test.obj.__doc__ or test.name).strip().splitlines()[0]
+
+
+def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: Deadline) -> None:
+    """Run the contracts of the plugin's module and of the parts; findings go to the report."""
+    import pytest
+
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTEST_ADDOPTS", raising=False)  # "-n 2" would run it out of our sight
+        Path(folder, "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+        file = Path(folder, f"test_{Path(folder).name}.py")  # modules of one name are one
+        file.write_text("from rlvr_contracts import *\n", encoding="utf-8")
+        words = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
+        words += ["--basetemp", f"{folder}/files"]
+        kit = _Kit(offered, parts, report, limit)
+        status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
+    if status == pytest.ExitCode.INTERRUPTED:
+        raise KeyboardInterrupt
+    is_done = status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    if not is_done and not (status == pytest.ExitCode.NO_TESTS_COLLECTED and HERE in report.hung):
+        raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")

@@ -1,0 +1,142 @@
+"""`rlvr plugins check` ends by itself where a part does not, and says which one and where."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlvr.cli.main import main
+from rlvr.cli.plugins_deadline import descendants
+from rlvr.cli.plugins_new import files_of
+from tests.conftest import PluginSite
+
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+
+JUDGE = "        answer, right = trajectory.completion"
+SLEEP = "__import__('time').sleep(999)  # HERE"
+LOOP = "while True: pass  # HERE"
+SWALLOW = """while True:  # HERE
+            try:
+                import time; time.sleep(999)  # HERE
+            except Exception:
+                continue
+"""
+HANGS: dict[str, tuple[str, str, str, str]] = {
+    # name: kind of the plugin, text that is replaced, what by, the part that is named
+    "import": ("task", "RLVR_API = 1", f"RLVR_API = 1\n{SLEEP}", ""),
+    "build": ("task", '"""Sums with 1."""',
+              f"def __init__(self, *given):\n        {SLEEP}", "task"),
+    "listing": ("task", "question = ", f"{SLEEP}\n                question = ", "task"),
+    "endless": ("task", "for number in range(20):",
+                "for number in iter(int, 1):  # HERE\n            if not number:\n"
+                "                continue  # HERE", "task"),
+    "reference": ("task", "return Trajectory.from_text(problem.id, problem.payload)", LOOP, "task"),
+    "blocking": ("task", JUDGE, f"        {SLEEP}\n{JUDGE}", "task"),
+    "waiting": ("task", JUDGE, "        import asyncio\n"
+                f"        await asyncio.Event().wait()  # HERE\n{JUDGE}", "task"),
+    "thread": ("task", JUDGE, "        import asyncio, time\n"
+               f"        await asyncio.to_thread(time.sleep, 999)  # HERE\n{JUDGE}", "task"),
+    "swallowing": ("task", JUDGE, f"        {SWALLOW}\n{JUDGE}", "task"),
+    "child": ("task", JUDGE, "        import subprocess\n"
+                f"        subprocess.Popen(['sleep', '987']).wait()  # HERE\n{JUDGE}", "task"),
+    "plain": ("task", "async def __call__", "def __call__", "task"),
+    "regex": ("task", JUDGE, "        import re\n"
+              f"        re.match('(a*)*b', 'a' * 40)  # HERE\n{JUDGE}", "task"),
+    "open": ("task", "    async def __call__", "    async def __aenter__(self):\n"
+             "        import asyncio\n        await asyncio.sleep(999)  # HERE\n\n"
+             "    async def __call__", "task"),
+    "callback": ("callback", "with (run.directory", f"{LOOP}\n        with (run.directory",
+                 "callback"),
+    "order": ("curriculum", "return epochs(", f"{SLEEP}\n        return epochs(", "curriculum"),
+    "check": ("check", "found = ", f"{SLEEP}\n    found = ", "check"),
+    "advantage": ("advantage", "return [[value", f"{LOOP}\n        return [[value", "advantage"),
+}  # fmt: skip
+
+
+def install(site: PluginSite, name: str) -> Path:
+    """The plugin of a row of the table."""
+    kind, old, new, _ = HANGS[name]
+    text = files_of(name, kind)[f"rlvr_{name}.py"]
+    if old not in text:
+        pytest.fail(text)
+    text = text.replace(old, new, 1)
+    if name == "plain":
+        text = text.replace(JUDGE, f"        {SLEEP}\n{JUDGE}")
+    return site.add(name, text, module=f"rlvr_{name}")
+
+
+@pytest.mark.parametrize("name", sorted({*HANGS} - {"import", "thread", "child"}))
+def test_a_part_that_does_not_return_is_a_finding(
+    name: str, importable_site: PluginSite, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    """Exit 7; the part, what was asked of it, how long it had, its file and line; nothing lives."""
+    monkeypatch.chdir(importable_site.home)
+    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    file = install(importable_site, name)
+    begun, before = time.monotonic(), descendants()
+    words = ["--limit", "1.5", "--slow", "1", "--problems", "1", "--json"]
+
+    code = main(["plugins", "check", name, *words])
+    assert code == 7, capsys.readouterr().err
+
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    found = [f for f in report["findings"] if "did not return within 1.5 s" in f["found"]]
+    assert found, report
+    lines = [n for n, line in enumerate(file.read_text().splitlines(), 1) if "# HERE" in line]
+    places = {f"{file}:{line}" for line in lines}
+    assert any(place in f["found"] for f in found for place in places), found
+    assert found[0]["part"].startswith(f"{HANGS[name][3]} "), found
+    assert all("--limit" in f["do"] for f in found)
+    assert descendants() == before
+    assert time.monotonic() - begun < 90
+
+
+def sleeping() -> set[str]:
+    """Process ids of the programs that the plugin `child` starts."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if path.read_bytes() == b"sleep\x00987\x00":
+                found.add(path.parent.name)
+    return found
+
+
+@pytest.mark.parametrize("name", ["thread", "child"])
+def test_the_process_ends_although_its_threads_and_children_do_not(
+    name: str, plugin_site: PluginSite
+) -> None:
+    """Python waits at its end for threads of a pool; a program that was started would live on."""
+    install(plugin_site, name)
+    before = sleeping()
+
+    done = plugin_site.rlvr("plugins", "check", name, "--limit", "1.5", "--slow", "0.5")
+
+    assert done.returncode == 7, done.stderr
+    assert re.search(r"it did not return within 1.5 s; it was at .*:\d+ \(__call__\)", done.stdout)
+    assert f"rlvr: waiting for reward {name}, at most 1.5 s (--limit): " in done.stderr
+    assert sleeping() == before
+
+
+def test_a_module_that_does_not_end_is_named(plugin_site: PluginSite) -> None:
+    """Before any part is there: the plugin's own module is imported."""
+    file = install(plugin_site, "import")
+    line = file.read_text().split("# HERE")[0].count("\n") + 1
+
+    done = plugin_site.rlvr("plugins", "check", "import", "--limit", "1.5")
+
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert f"did not return within 1.5 s; it was at {file}:{line}" in done.stderr
+
+
+@pytest.mark.parametrize("limit", ["-1", "nan", "inf"])
+def test_a_limit_is_a_time(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Seconds; 0 means that the check waits for ever."""
+    assert main(["plugins", "check", "algos", f"--limit={limit}"]) == 2
+    assert "--limit" in capsys.readouterr().err
