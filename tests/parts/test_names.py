@@ -17,6 +17,7 @@ from rlvr import (
     Episode,
     Loss,
     NearMissWarning,
+    Needs,
     Part,
     Policy,
     RewardFn,
@@ -288,4 +289,17 @@ def test_names_that_authors_use_are_let_alone(kind: type[Part]) -> None:
         vars(part)[name] = [1]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        check_object(part)
+
+
+@pytest.mark.parametrize("name", ["need", "needss", "Needs", "nedes", "neds"])
+@pytest.mark.parametrize("kind", [Advantage, Loss])
+def test_needs_set_under_a_short_slip_are_refused(kind: type[Part], name: str) -> None:
+    """The value says what is meant, also where the name is short; other values are let alone."""
+    part = made(kind)()
+    setattr(part, name, ["water"])
+    check_object(part)
+    setattr(part, name, Needs(annotations={"reference"}))
+
+    with pytest.raises(TypeError, match="did you mean needs"):
         check_object(part)

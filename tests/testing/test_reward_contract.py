@@ -32,6 +32,7 @@ from rlvr.testing.contract import Contract
 Broken = Callable[[type[Contract]], set[str]]
 
 (PROBLEM, OTHER, *_) = ToyTask().problems("train")
+CASE = (PROBLEM, Trajectory.from_text(PROBLEM.id, "x"))
 
 
 class Random(ToyReward):
@@ -402,3 +403,18 @@ def test_a_wrapper_can_do_all_that_the_inner_reward_can() -> None:
     assert asyncio.run(plain.second_opinion(*case)) is None
     assert plain.with_seed(3) is None
     assert plain.at_step(2, {}) is plain
+
+
+@pytest.mark.parametrize("given", [[CASE, CASE], CASE[1], None])
+def test_cases_that_are_no_pairs_are_named(given: Any) -> None:
+    """A list of answers, an answer without its problem, nothing: the kit says what it expects."""
+
+    class Case(RewardContract):
+        def make_reward(self) -> RewardFn:
+            return ToyReward()
+
+        def right(self) -> Any:
+            return given
+
+    with pytest.raises(pytest.fail.Exception, match=r"a pair \(Problem, Trajectory\)"):
+        Case().test_right_answer_earns_the_top()

@@ -15,6 +15,8 @@ from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Any, ClassVar, Self
 
+import attrs
+
 from rlvr.suggest import (
     LONG,
     asks_alike,
@@ -149,15 +151,18 @@ def check_object(part: Part) -> None:
     """
     Refuse slips in what `__init__` sets: functions as methods, other values as attributes.
 
-    Short names are no slips here: many objects have a `state` and a `last`.
+    Short names are no slips here: many objects have a `state` and a `last`. Where the value is a
+    record of the kind, such as `Needs`, they are.
     """
     own = {n: v for n, v in getattr(part, "__dict__", {}).items() if not n.startswith("_")}
     known = _known(cls := type(part))
+    records = {n: type(value) for n in known if attrs.has(type(value := getattr(cls, n, None)))}
     own = {
         name: value
         for name, value in own.items()
         if any(
-            len(letters_of(k)) >= LONG and is_method == callable(value)
+            (len(letters_of(k)) >= LONG and is_method == callable(value))
+            or type(value) is records.get(k)
             for k, is_method in known.items()
             if is_slip(name, k)
         )

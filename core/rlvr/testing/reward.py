@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from rlvr.border.abilities import key_of, reseeded, reward_at, seconds_of
+from rlvr.border.calls import shown
 from rlvr.errors import VerifierError
 from rlvr.parts import RewardFn
 from rlvr.testing.contract import (
@@ -225,7 +226,15 @@ class RewardContract(Contract):
     # --- helpers --------------------------------------------------------------------------------
 
     def _judge(self, *cases: Case) -> list[Outcome]:
-        """What one new verifier says of cases, one after the other."""
+        """Outcomes of one new verifier for the cases, one after the other."""
+        for one in cases:
+            match one:
+                case [Problem(), Trajectory()]:
+                    continue
+            pytest.fail(
+                "right() gives a pair (Problem, Trajectory), and wrong() and cheats() give lists "
+                f"of such pairs; came: {shown(one)}"
+            )
 
         async def judge() -> list[Outcome]:
             async with opened(self.make_reward()) as reward:
