@@ -94,12 +94,10 @@ class TorchBackend(Backend):
         self._compiler: Compiler | None = None
         if config.compile == "on" or (config.compile == "auto" and hardware.is_compiled):
             # Imported here: the compiler takes longer to import than torch.
-            from rlvr_torch.training.compiled import FunctionCompiler, compile_layers, outside
+            from rlvr_torch.training.compiled import compile_training
 
-            compile_layers(self.net)
-            self._attention = outside(self._attention)
-            # Of several threads, whichever compiled first would decide how results are rounded.
-            self._compiler = FunctionCompiler() if self._threads.size == 1 else None
+            compiled = compile_training(self.net, self._attention, self._threads.size)
+            self._attention, self._compiler = compiled
         checkpoint_where_meant(config, self.net, self._budget, self.dtype)
         cores = decode_cores(count, config.threads)
         self._engine = make_engine(

@@ -113,3 +113,16 @@ class FunctionCompiler:
             return function(*args, **kwargs)
 
         return run
+
+
+def compile_training(
+    net: Net, attention: PackedAttend, threads: int
+) -> tuple[PackedAttend, FunctionCompiler | None]:
+    """
+    Compile the layers; give the attention to use with them, and the compiler of head and loss.
+
+    No such compiler with several threads that share a batch: the one that compiled first would
+    decide how results are rounded.
+    """
+    compile_layers(net)
+    return outside(attention), FunctionCompiler() if threads == 1 else None

@@ -202,4 +202,7 @@ def _capped(logits: Tensor, heat: Tensor, softcap: float) -> Tensor:
 
 def _no_views(*tensors: Tensor) -> list[Tensor]:
     """The same memory in tensors without a base: PyTorch would compile for sizes of the base."""
-    return [tensor.new_empty(0).set_(tensor) for tensor in tensors]
+    return [
+        t.new_empty(0).set_(t.untyped_storage(), t.storage_offset(), t.shape, t.stride())
+        for t in tensors
+    ]
