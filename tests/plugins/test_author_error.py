@@ -183,6 +183,7 @@ def test_a_plugin_that_is_no_python_names_its_line(
     done = importable_site.rlvr("plugins", "list", "--json")
     (status,) = [p for p in json.loads(done.stdout) if p["name"] == "slip"]
     assert status["reason"].endswith(f"({file}:{line})"), status
+    assert status["reason"].count(f"{file.name}") == 1, status
 
 
 def test_errors_of_rlvr_have_no_place() -> None:

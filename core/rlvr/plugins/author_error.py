@@ -79,7 +79,8 @@ def log_traceback(error: BaseException) -> None:
 
 def _text_of(error: BaseException) -> str:
     try:
-        text = " ".join(str(error).split())
+        has_line = isinstance(error, SyntaxError) and error.filename  # and its text says it too
+        text = " ".join(str(error.args[0] if has_line else error).split())
     except (Exception, SystemExit) as second:  # the plugin border: its __str__ is the plugin's
         text = f"(its text raised {type(second).__name__})"
     short = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
