@@ -21,7 +21,9 @@ from rlvr import (
     Part,
     Policy,
     RewardFn,
+    SampledBackend,
     Sampler,
+    SingleTurn,
     Task,
     Teacher,
     Tokenizer,
@@ -303,3 +305,11 @@ def test_needs_set_under_a_short_slip_are_refused(kind: type[Part], name: str) -
 
     with pytest.raises(TypeError, match="did you mean needs"):
         check_object(part)
+
+
+@pytest.mark.parametrize(("kind", "slip"), [(SingleTurn, "taek"), (SampledBackend, "loda")])
+def test_a_slip_of_a_name_that_the_kind_itself_defines_is_found(kind: type, slip: str) -> None:
+    """Some kinds define what is essential; a subclass may mean to replace it all the same."""
+    with pytest.raises(TypeError, match="did you mean"):
+        made(kind, **{slip: method})
+    made(kind, **{slip: method, "take": method, "load": method})

@@ -218,7 +218,7 @@ def _is_open(cls: type[Part], name: str, also_defined: bool) -> bool:
     """Whether a name may be meant: essential ones seldom, once they are defined."""
     if also_defined or not any(name in base.__abstractmethods__ for base in _kinds(cls)):
         return True
-    return bool(getattr(getattr(cls, name), "__isabstractmethod__", False))
+    return not _is_defined(cls, name)  # `SingleTurn` has a `take`, which a subclass may mean
 
 
 def _is_short_for(cls: type[Part], name: str, own: object, known: str) -> bool:
