@@ -14,6 +14,7 @@ import shutil
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from email.message import Message
 from email.parser import HeaderParser
 from functools import cache
@@ -197,3 +198,36 @@ def header(found: metadata.Distribution) -> Message:
 def _fields(text: str) -> Message:
     """A command asks for the same distribution several times; nobody changes what is returned."""
     return HeaderParser().parsestr(text)
+
+
+def distribution_of(name: str) -> metadata.Distribution | None:
+    """The distribution of that name, as `normal_name` writes it."""
+    if (found := _by_name().get(name)) is not None or "" not in _by_name():
+        return found
+    try:  # one whose metadata is damaged still has its name in that of its folder
+        return metadata.distribution(name)
+    except (metadata.PackageNotFoundError, ValueError):
+        return None
+
+
+@cache
+def _by_name() -> Mapping[str, metadata.Distribution]:
+    """Of two of a name the first, as Python imports it; "" is one of those without a name."""
+    return dict(reversed(distributions()))
+
+
+@cache
+def distributions() -> tuple[tuple[str, metadata.Distribution], ...]:
+    """
+    Each that is installed, with its name; "" where its metadata is damaged.
+
+    All are read at once: `metadata.distribution` searches every folder of the path for one name,
+    and a wheel's extras name hundreds that are not installed.
+    """
+    found = []
+    for one in metadata.distributions():
+        name = ""
+        with suppress(Exception):  # other people's metadata may hold anything
+            name = normal_name(header(one)["Name"])
+        found.append((name, one))
+    return tuple(found)

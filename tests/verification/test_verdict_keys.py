@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from rlvr import install as installed
 from rlvr.install import header
 from rlvr.verification import reward_sources
 from rlvr.verification.verdict_keys import salt_of
@@ -404,8 +405,13 @@ def test_it_is_read_once_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is installed is found as by another process."""
-    for kept in ("_distributions", "_by_name", "_distribution"):
-        monkeypatch.setattr(reward_sources, kept, cache(getattr(reward_sources, kept).__wrapped__))
+    for module, kept in (
+        (installed, "distributions"),
+        (installed, "_by_name"),
+        (reward_sources, "distributions"),
+        (reward_sources, "_distribution"),
+    ):
+        monkeypatch.setattr(module, kept, cache(getattr(module, kept).__wrapped__))
 
 
 def test_a_distribution_is_found_by_its_name_or_its_folders(
@@ -426,11 +432,11 @@ def test_a_distribution_is_found_by_its_name_or_its_folders(
     monkeypatch.syspath_prepend(tmp_path / "a")
     anew(monkeypatch)
 
-    found = reward_sources._found("twice-here")
+    found = installed.distribution_of("twice-here")
     assert found is not None
     assert found.version == "1"
-    assert reward_sources._found("odd") is not None
-    assert reward_sources._found("absent") is None
+    assert installed.distribution_of("odd") is not None
+    assert installed.distribution_of("absent") is None
     packages = reward_sources._packages.__wrapped__()
     assert packages["a_1"] == packages["b_2"] == ["twice-here"]
     assert "b_3" not in packages
@@ -444,8 +450,8 @@ def test_metadata_of_a_distribution_is_read_once_a_process(monkeypatch: pytest.M
     monkeypatch.setattr(
         reward_sources, "_recorded", lambda found: read.append(found) or recorded(found)
     )
-    installed = reward_sources._installed.__wrapped__
-    first, second, third = (installed(root) for root in ("pytest", "pluggy", "pytest"))
+    unit_of = reward_sources._installed.__wrapped__
+    first, second, third = (unit_of(root) for root in ("pytest", "pluggy", "pytest"))
 
     assert first == third
     assert "pluggy " in first[0]

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from rlvr.install import header, normal_name, recorded_files
+from rlvr.install import distribution_of, distributions, header, normal_name, recorded_files
 from rlvr.log import get
 
 log = get(__name__)
@@ -86,7 +86,7 @@ def _is_recorded(root: str, place: Path) -> bool:
     """Whether pip put a package where it lies, by the record beside it (`pip install --target`)."""
     for name in _packages().get(root, ()):
         with suppress(Exception):  # other people's metadata may hold anything
-            if (found := _found(name)) is not None:
+            if (found := distribution_of(name)) is not None:
                 inside = place.relative_to(str(found.locate_file("")))
                 if inside.parts[0].partition(".")[0] == root and found.read_text("RECORD"):
                     return True
@@ -226,7 +226,7 @@ def _imports(text: str, around: str) -> Iterator[str]:
 @cache
 def _installed(root: str) -> Unit:
     """The wheel that a package comes from and all it needs: version, and what pip recorded."""
-    pending = [root] if _found(normal_name(root)) else list(_packages().get(root, ()))
+    pending = [root] if distribution_of(normal_name(root)) else list(_packages().get(root, ()))
     told, linked, seen = [root], set[str](), set[str]()
     while pending:
         name = normal_name(pending.pop())
@@ -245,7 +245,7 @@ def _distribution(name: str) -> tuple[str, frozenset[str], tuple[str, ...]] | No
 
     Its metadata is read once a process: all distributions of an environment need each other.
     """
-    found = _found(name)
+    found = distribution_of(name)
     if found is None:
         return None
     linked, needed = set[str](), list[str]()
@@ -276,7 +276,7 @@ def _recorded(found: metadata.Distribution) -> str:
 def _packages() -> Mapping[str, list[str]]:
     """Distributions by package; one whose record cannot be read has no packages."""
     found: dict[str, list[str]] = {}
-    for name, one in _distributions():
+    for name, one in distributions():
         with suppress(Exception):  # other people's files may hold anything
             told = (one.read_text("top_level.txt") or "").split() or [
                 path.partition("/")[0] if "/" in path else path.removesuffix(".py")
@@ -286,36 +286,3 @@ def _packages() -> Mapping[str, list[str]]:
             for package in sorted(set(told)) if name else ():
                 found.setdefault(package, []).append(name)
     return found
-
-
-def _found(name: str) -> metadata.Distribution | None:
-    """The distribution of that name, as `normal_name` writes it."""
-    if (found := _by_name().get(name)) is not None or "" not in _by_name():
-        return found
-    try:  # one whose metadata is damaged still has its name in that of its folder
-        return metadata.distribution(name)
-    except (metadata.PackageNotFoundError, ValueError):
-        return None
-
-
-@cache
-def _by_name() -> Mapping[str, metadata.Distribution]:
-    """Of two of a name the first, as Python imports it; "" is one of those without a name."""
-    return dict(reversed(_distributions()))
-
-
-@cache
-def _distributions() -> tuple[tuple[str, metadata.Distribution], ...]:
-    """
-    Each that is installed, with its name; "" where its metadata is damaged.
-
-    All are read at once: `metadata.distribution` searches every folder of the path for one name,
-    and a wheel's extras name hundreds that are not installed.
-    """
-    found = []
-    for one in metadata.distributions():
-        name = ""
-        with suppress(Exception):  # other people's metadata may hold anything
-            name = normal_name(header(one)["Name"])
-        found.append((name, one))
-    return tuple(found)
