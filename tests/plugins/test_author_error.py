@@ -212,3 +212,17 @@ def test_a_file_below_the_working_directory_is_named_from_there(
     monkeypatch.chdir(importable_site.path)
 
     assert place_of(raised_by(module.fails)).startswith("site_faulty.py:")
+
+
+def test_a_renamed_module_is_said_of_the_entry_point(importable_site: PluginSite) -> None:
+    """Its entry point still names the old one: to install it again would change nothing."""
+    importable_site.add("moved", "RLVR_API = 1\n", module="site_before").rename(
+        importable_site.path / "site_after.py"
+    )
+    importable_site.add("needy", "import nosuch\n", module="site_needy")
+
+    done = importable_site.rlvr("plugins", "list", "--json")
+
+    reasons = {p["name"]: p["reason"] for p in json.loads(done.stdout)}
+    assert reasons["moved"].startswith("its entry point names the module 'site_before': Module")
+    assert reasons["needy"].startswith("ModuleNotFoundError: No module named 'nosuch' (")

@@ -49,8 +49,15 @@ def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
         if isinstance(error, ImportError) and stated not in (None, rlvr.API_VERSION):
             # It asked this rlvr for something of another API: say that, not the symptom.
             return evolve(_incompatible(status, stated), error=error), None
-        return broken(status, error), None
+        is_renamed = isinstance(error, ModuleNotFoundError) and _is_of(module_name, error.name)
+        doing = f"its entry point names the module {module_name!r}" if is_renamed else ""
+        return broken(status, error, doing), None
     return _check_api(status, module)
+
+
+def _is_of(module_name: str, missing: str | None) -> bool:
+    """Whether the module that is missing is the plugin's own, or a package that it lies in."""
+    return bool(missing) and f"{module_name}.".startswith(f"{missing}.")
 
 
 def broken(status: PluginStatus, error: BaseException, doing: str = "") -> PluginStatus:
