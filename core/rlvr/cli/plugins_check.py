@@ -5,11 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
-import math
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +19,7 @@ from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
-from rlvr.cli.plugins_deadline import Deadline, HungError, descendants, end_left_over, own_stderr
+from rlvr.cli.plugins_deadline import Deadline, HungError, deadline_of, descendants, end_left_over
 from rlvr.cli.plugins_kit import run_kit
 from rlvr.cli.plugins_report import Report, mended_by, named, print_report, said
 from rlvr.config.core import CORE_OPTIONS, RunOptions
@@ -112,20 +110,6 @@ def host_of(args: argparse.Namespace) -> PluginHost:
     except HungError as error:
         do = "mend that module: it only offers records"
         raise PluginError(asked, f"found: {error}", do) from None
-
-
-@contextmanager
-def deadline_of(args: argparse.Namespace) -> Iterator[Deadline]:
-    """
-    The limit of each step of a part.
-
-    Raises:
-        ConfigError: `--limit` is no time.
-    """
-    if not 0 <= args.limit < math.inf:
-        raise ConfigError(f"--limit {args.limit:g} was given.", do="give seconds; 0: no limit")
-    with own_stderr() as stream:
-        yield Deadline(limit_s=args.limit, note_s=args.slow, stderr=stream)
 
 
 def _checked(args: argparse.Namespace, host: PluginHost, limit: Deadline) -> Report:

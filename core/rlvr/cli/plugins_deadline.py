@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import faulthandler
 import gc
+import math
 import os
 import signal
 import sys
@@ -18,6 +20,7 @@ from typing import IO, Any
 
 from attrs import define, field
 
+from rlvr.errors import ConfigError
 from rlvr.plugins.author_error import place_in
 
 _AGAIN_S = 5.0
@@ -26,6 +29,7 @@ _LAST_S = 60.0
 """Time after the limit until the process is ended, since no Python code runs in it any more: one
 call of a C function such as `sum(range(10**12))`."""
 _DEEPEST = 1000
+"""Frames of one task that are looked at."""
 _RUNNING = (CoroutineType, AsyncGeneratorType, GeneratorType)
 
 
@@ -98,7 +102,21 @@ class Deadline:
         faulthandler.dump_traceback_later(self.limit_s + _LAST_S, exit=True, file=self.stderr)
 
 
-def own_stderr() -> IO[str]:
+@contextmanager
+def deadline_of(args: argparse.Namespace) -> Iterator[Deadline]:
+    """
+    The limit of each step of a part.
+
+    Raises:
+        ConfigError: `--limit` is no time.
+    """
+    if not 0 <= args.limit < math.inf:
+        raise ConfigError(f"--limit {args.limit:g} was given.", do="give seconds; 0: no limit")
+    with _own_stderr() as stream:
+        yield Deadline(limit_s=args.limit, note_s=args.slow, stderr=stream)
+
+
+def _own_stderr() -> IO[str]:
     """A stream of its own to standard error as it is now; the caller closes it."""
     for stream in (sys.stderr, sys.__stderr__):
         with suppress(OSError, ValueError):
