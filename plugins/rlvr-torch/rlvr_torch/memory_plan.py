@@ -139,6 +139,8 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
     pages = _power(settings.decode_rows * -(-settings.completion // _PAGE)) + 2  # two: no row's
     count = -(-settings.decode_rows // settings.group)
     cache = per_key * (count * _power(settings.prompt) + pages * _PAGE)
+    before = (pages // 2 + 1) * _PAGE  # slots of completions before their pages last doubled
+    grown = per_key // (2 * max(1, shape.layers - shape.stateful)) * before
     # As `CapturedEngine.sleep`: up to half of what is free beside it. States are never kept.
     is_kept = not shape.stateful and 3 * cache <= usable(memory) - sum(steady.values())
     return MemoryPlan(
@@ -155,6 +157,7 @@ def plan_memory(shape: Shape, settings: Settings, memory: int) -> MemoryPlan:
         },
         sampling={
             "KV cache": cache,
+            "growing KV cache": grown,
             **({"states": shape.state * 4 * (count + settings.decode_rows)} if shape.state else {}),
             "sampled logits": 2 * rows * shape.vocabulary * 4 + rounded,
         },

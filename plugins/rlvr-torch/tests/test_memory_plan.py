@@ -222,6 +222,8 @@ def test_hand_worked_numbers() -> None:
     assert frozen.training["logits and head"] == 100 * 97 * 6
     # keys and values of 2 prompts of 16, of 8 pages of 64 for 8 rows and two more, in bfloat16
     assert plan.sampling["KV cache"] == 2 * 2 * 64 * 2 * (2 * 16 + 10 * 64)
+    # 10 pages were 6, of one layer's keys
+    assert plan.sampling["growing KV cache"] == 64 * 2 * 6 * 64
     # pages (9 rows of 2) and the slots of prompts are rounded up to powers of two
     uneven = plan_memory(shape, evolve(chosen, decode_rows=9, prompt=33, completion=65), 8 * GIB)
     assert uneven.sampling["KV cache"] == 2 * 2 * 64 * 2 * (3 * 64 + 34 * 64)

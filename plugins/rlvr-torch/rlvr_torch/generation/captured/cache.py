@@ -131,9 +131,9 @@ class StaticCache(KVCache):
             # Two pages are nobody's.
             lacking = power(self._pages.count - 2 + lacking) + 2 - self._pages.count
             for store in (self._keys, self._values):
-                for layer, pages in enumerate(store):
-                    more = pages.new_zeros(lacking, *pages.shape[1:])
-                    store[layer] = torch.cat([pages, more])
+                for layer, pages in enumerate(store):  # one is there twice, as the plan counts
+                    store[layer] = pages.new_zeros(len(pages) + lacking, *pages.shape[1:])
+                    store[layer][: len(pages)] = pages
             self._pages.add(lacking)
         self._pages.hold(parts)
         ends = (self._born[row] + count * PAGE for row, count in parts.items())
