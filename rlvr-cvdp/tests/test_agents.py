@@ -31,7 +31,7 @@ from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.sampler import AgentSampler
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
-from rlvr_cvdp.sandbox.docker import LABEL
+from rlvr_cvdp.sandbox.docker import LABEL, owner_prefix
 from rlvr_cvdp.sandbox.folders.root import root
 from rlvr_cvdp.task import STARTER, CvdpTask
 from rlvr_cvdp.verify.reward import read_answer
@@ -263,11 +263,9 @@ def test_an_image_that_is_missing_or_cannot_start_is_a_prerequisite(
 
 def test_containers_of_a_dead_process_are_swept(image_of: Callable[..., str]) -> None:
     """The next evaluation removes what a killed one left."""
-    import socket
-
     image = image_of(RIGHT)
     left = docker(
-        "run", "-d", "--network", "none", "--label", f"{LABEL}={socket.gethostname()}-999999999",
+        "run", "-d", "--network", "none", "--label", f"{LABEL}={owner_prefix()}999999999",
         "--entrypoint", "sleep", image, "300",
     )  # fmt: skip
 

@@ -272,15 +272,18 @@ def test_cancelling_kills_the_sandbox(bench):
 
 @pytest.mark.places("fresh")
 def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
-    """Folders of processes that are gone are removed; those of living ones stay."""
+    """Folders of processes that are gone are removed; those of living ones stay, unseen ones too."""
     monkeypatch.setattr(root.tempfile, "gettempdir", lambda: str(tmp_path))
     command = [sys.executable, "-c", "import os; print(os.getpid())"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     gone = done.stdout.strip()
     for owner in (gone, str(os.getpid())):
         (root.root() / f"{owner}-abc" / "v1").mkdir(parents=True)
+    unseen = root.root() / f"{gone}-def"  # as of a container that shares the folder alone
+    unseen.mkdir()
+    assert root._lock(unseen) is not None
     assert root.sweep() == 1
-    assert [entry.name for entry in root.root().iterdir()] == [f"{os.getpid()}-abc"]
+    assert {entry.name for entry in root.root().iterdir()} == {f"{os.getpid()}-abc", unseen.name}
 
 
 @pytest.mark.places("fresh")

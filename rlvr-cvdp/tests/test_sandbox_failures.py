@@ -7,7 +7,6 @@ import gc
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import warnings
@@ -23,7 +22,7 @@ from rlvr import PrerequisiteError, RlvrError, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.images.image import build_image
-from rlvr_cvdp.sandbox.docker import LABEL, sweep_containers
+from rlvr_cvdp.sandbox.docker import LABEL, owner_prefix, sweep_containers
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -105,7 +104,7 @@ def test_a_container_that_goes_while_others_look_is_none_of_theirs(sim_image):
     """Another run's container ends between a list and the look at it: the sweep goes on."""
     with docker_client() as client:
         make = partial(client.api.create_container, sim_image, "true")
-        dead = make(labels={LABEL: f"{socket.gethostname()}-999999999"})["Id"]
+        dead = make(labels={LABEL: f"{owner_prefix()}999999999"})["Id"]
         gone = make(labels={LABEL: "elsewhere-1"})["Id"]
         inspect = client.api.inspect_container
 

@@ -220,11 +220,12 @@ def test_broken_answer_line(rlvr: Rlvr, tmp_path: Path) -> None:
 def test_broken_dataset_line(rlvr: Rlvr, tmp_path: Path) -> None:
     """A row that is no JSON is listed by its number; the others are problems as ever; exit 0."""
     row = STARTER.read_text(encoding="utf-8").splitlines()[0]
+    answer = {"id": json.loads(row)["id"], "completion": "x"}
     (tmp_path / "set.jsonl").write_text(f'{{"id": \n{row}\n', encoding="utf-8")
-    (tmp_path / "none.jsonl").write_text("", encoding="utf-8")
+    (tmp_path / "one.jsonl").write_text(json.dumps(answer), encoding="utf-8")
 
     done = rlvr(
-        "score", "--plugin", "cvdp", "--dataset", "set.jsonl", "--completions", "none.jsonl",
+        "score", "--plugin", "cvdp", "--dataset", "set.jsonl", "--completions", "one.jsonl",
         "--json",
     )  # fmt: skip
 

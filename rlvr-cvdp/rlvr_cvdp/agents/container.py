@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from rlvr import PrerequisiteError, RlvrError, VerifierError
 from rlvr_cvdp.agents.config import AgentConfig
 from rlvr_cvdp.agents.workspace import FOLDERS, PROMPT
 from rlvr_cvdp.images.daemon import docker_failures
-from rlvr_cvdp.sandbox.docker import LABEL
+from rlvr_cvdp.sandbox.docker import LABEL, owner_prefix
 from rlvr_cvdp.sandbox.processes.accounting import size_over
 from rlvr_cvdp.sandbox.records import MEGABYTE
 
@@ -141,7 +140,7 @@ def _container(client: Any, image: Any, folder: Path, config: AgentConfig) -> It
         log_config=LogConfig(type="json-file", config={"max-size": "1m", "max-file": "1"}),
         tmpfs={p: f"size={size}" for p in declared if p.rstrip("/") not in mounted},
         volumes=volumes,
-        labels={LABEL: f"{socket.gethostname()}-{os.getpid()}"},
+        labels={LABEL: f"{owner_prefix()}{os.getpid()}"},
     )
     try:
         yield container

@@ -105,7 +105,7 @@ class DockerSandbox(Sandbox):
                 hostname="sandbox",
                 user=f"{os.getuid()}:{os.getgid()}",
                 working_dir="/code/rundir",
-                labels={LABEL: f"{socket.gethostname()}-{os.getpid()}"},
+                labels={LABEL: f"{owner_prefix()}{os.getpid()}"},
                 host_config=self._host_config(folder, stack),
             )
             container = self._client.containers.get(made["Id"])
@@ -182,15 +182,20 @@ class DockerSandbox(Sandbox):
         return folder
 
 
+def owner_prefix() -> str:
+    """What `LABEL` has before the owner's process id: where a process of that id would be seen."""
+    return f"{socket.gethostname()}-{os.stat('/proc/self/ns/pid').st_ino}-"
+
+
 def sweep_containers(client: docker.DockerClient, asked: str) -> None:
     """Remove containers of processes of this machine that are gone; others may end meanwhile."""
     from docker.errors import NotFound
 
-    host, ours = socket.gethostname(), {"label": LABEL}
+    prefix, ours = owner_prefix(), {"label": LABEL}
     try:
         for container in client.containers.list(all=True, filters=ours, ignore_removed=True):
-            owner, _, pid = str(container.labels.get(LABEL)).rpartition("-")
-            if owner == host and pid.isdecimal() and not Path("/proc", pid).exists():
+            pid = str(container.labels.get(LABEL)).removeprefix(prefix)
+            if pid.isdecimal() and not Path("/proc", pid).exists():
                 with suppress(NotFound):
                     container.remove(force=True, v=True)
     except docker_failures() as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import functools
 import os
 import shutil
@@ -36,6 +37,7 @@ def _own_folder(pid: int) -> Path:
             raise PrerequisiteError(f"{folder} belongs to somebody else; set TMPDIR")
         sweep()
         own = Path(tempfile.mkdtemp(prefix=f"{pid}-", dir=folder))
+        _lock(own)  # until this process ends, and all that it forks
     except OSError as error:
         if isinstance(error, PrerequisiteError):
             raise
@@ -53,14 +55,33 @@ def _remove(folder: Path, pid: int) -> None:
         remove_folder(folder)
 
 
+def _lock(folder: Path) -> int | None:
+    """A descriptor that holds the folder's lock; None where another process holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # held, or a file system without locks
+        os.close(handle)
+        return None
+    return handle
+
+
 def sweep() -> int:
-    """Remove what processes that are gone left behind; gives how many folders there were."""
+    """
+    Remove what processes that are gone left behind; gives how many folders there were.
+
+    A process that `/proc` does not show may live in another container that shares the folder: it
+    holds the lock of its own.
+    """
     removed = 0
     for folder in root().iterdir():
         owner = folder.name.partition("-")[0]
         if owner.isdecimal() and not Path("/proc", owner).exists():
-            remove_folder(folder)
-            removed += 1
+            with contextlib.suppress(OSError):  # another process was faster
+                if (handle := _lock(folder)) is not None:
+                    remove_folder(folder)
+                    os.close(handle)
+                    removed += 1
     return removed
 
 
