@@ -272,7 +272,7 @@ def test_cancelling_kills_the_sandbox(bench):
 
 @pytest.mark.places("fresh")
 def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
-    """Folders of processes that are gone are removed; those of living ones stay, unseen ones too."""
+    """Folders of processes that are gone are removed; those of living ones stay, seen or not."""
     monkeypatch.setattr(root.tempfile, "gettempdir", lambda: str(tmp_path))
     command = [sys.executable, "-c", "import os; print(os.getpid())"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
