@@ -69,6 +69,14 @@ def test_ply_cap_is_a_draw() -> None:
     assert ended_by_rules(chess.Board(), 10, rules) == Ending(result="1/2-1/2", reason="ply cap")
 
 
+def test_one_is_the_least_of_what_is_counted() -> None:
+    """Half-moves, tries and positions in a row: 1 is taken and 0 refused."""
+    for name in ("max_plies", "retries", "resign_turns", "value_plies"):
+        assert getattr(Rules(**{name: 1}), name) == 1
+        with pytest.raises(ValueError, match=name):
+            Rules(**{name: 0})
+
+
 def test_mate_on_the_last_ply_is_a_mate() -> None:
     """The cap does not take a mate away."""
     board = _after(["f2f3", "e7e5", "g2g4", "d8h4"])

@@ -11,7 +11,7 @@ from rlvr_process import run_rlvr
 
 from rlvr import ConfigError
 from rlvr_cvdp.commands.setup import list_problems
-from rlvr_cvdp.datasets.files import unix_lines
+from rlvr_cvdp.datasets.files import RowError, check_tree, unix_lines
 from rlvr_cvdp.datasets.patch import apply_patch
 from rlvr_cvdp.datasets.rows import Unsupported, parse_row, read_rows
 from rlvr_cvdp.paths import answer_path, tree_path
@@ -51,6 +51,13 @@ def test_halves_of_surrogate_pairs(bench):
     task = bench.task(half, whole)
     assert [p.id for p in task.problems("all")] == ["whole_0001"]
     assert "surrogate" in task.unsupported()["half_0001"]
+
+
+def test_the_longest_name_of_a_file_is_no_fault():
+    """255 bytes, as file systems take them; one more is refused."""
+    check_tree([f"rtl/{'a' * 255}"])
+    with pytest.raises(RowError, match="too long"):
+        check_tree([f"rtl/{'a' * 256}"])
 
 
 @pytest.mark.parametrize(

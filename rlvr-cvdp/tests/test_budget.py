@@ -207,6 +207,17 @@ def test_pieces_are_the_text(text):
         assert "".join(piece.text for piece in pieces_of(name, text, problem())) == text
 
 
+def test_of_the_request_the_first_paragraph_is_kept():
+    """It says what is wanted; the first paragraph of a document may go."""
+    text = "Make it count.\n\nThen more words.\n"
+    ranks = {
+        name: [piece.rank for piece in pieces_of(name, text, problem())]
+        for name in ("", "docs/a.md")
+    }
+    assert ranks[""][0] == KEEP != ranks[""][-1]
+    assert KEEP not in ranks["docs/a.md"]
+
+
 def test_what_was_cut_is_recorded(bench):
     """The problem's notes say it, and so does each line that a run writes of its trajectories."""
     row = bench.row(context={"docs/long.md": "Words about nothing.\n\n" * 200})

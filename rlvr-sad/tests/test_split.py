@@ -51,6 +51,12 @@ def test_a_task_is_on_one_side(write: Any) -> None:
     assert set.union(*found.values()) == {"train", "test"}
 
 
+def test_a_share_of_nothing_holds_nothing_out() -> None:
+    """With a share of 0 all tasks are trained on; with the least share above it one is held out."""
+    assert held_out(["a", "b", "c"], 0.0) == frozenset()
+    assert len(held_out(["a", "b", "c"], 1e-9)) == 1
+
+
 def test_without_ids_the_question_is_the_task(write: Any) -> None:
     """Different answers to one question stay together; other questions are other tasks."""
     records = [record(f"question {n % 6}", f"answer {n}") for n in range(18)]

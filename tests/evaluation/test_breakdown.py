@@ -106,6 +106,7 @@ def test_nothing_judged_is_no_zero() -> None:
     whole = breakdown([group("a", "ff")]).whole
 
     assert whole.pass1 is None
+    assert whole.pass_at == {}
     assert whole.run_mean is None
     assert whole.reward_mean is None
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rlvr.testing.fakes import CharTokenizer
 from rlvr_distill.cross_tokenizer.token_bytes import TokenBytes
+from rlvr_distill.cross_tokenizer.vocabulary_map import VocabularyMap
 
 MERGES = [(b"a", b"b"), (b"ab", b"c"), (b"\xc3", b"\xa9"), (b"\xe2", b"\x82")]
 
@@ -106,3 +108,15 @@ def test_ids_outside_the_vocabulary_have_no_bytes(pairs: Any) -> None:
     ids = np.array([-1, tokenizer.vocab_size, 2])
     assert spelling.lengths_of(ids).tolist() == [0, 0, 1]
     assert spelling.bytes_of(tokenizer.vocab_size) == b""
+
+
+@pytest.mark.parametrize("beyond", [-1, 0, 7])
+def test_an_id_outside_their_vocabulary_is_none(pairs: Any, beyond: int) -> None:
+    """Below it, the first one above it and others: no token, and nothing is left over."""
+    theirs, ours = TokenBytes(pairs([(b"a", b"b")])), TokenBytes(pairs())
+    token = -1 if beyond < 0 else theirs.tokenizer.vocab_size + beyond
+
+    found = VocabularyMap(theirs, ours).rows(np.array([[token]]), np.array([[0.0]]))
+
+    assert found.ids.tolist() == [[-1]]
+    assert found.unmatched.tolist() == [0.0]
