@@ -67,6 +67,18 @@ def test_an_unknown_name_suggests_the_nearest(importable_site):
     assert "did you mean 'sums'?" in message
 
 
+def test_an_installed_package_without_an_entry_point_is_told(importable_site):
+    """The package is named, and the section that its pyproject.toml lacks."""
+    importable_site.add("counts", "RLVR_API = 1\n")
+    entries = next(importable_site.path.glob("rlvr_counts-*/entry_points.txt"))
+    entries.write_text("[console_scripts]\ncounts = counts:main\n")
+
+    message = message_of(registry(importable_site).active, "counts")
+
+    assert "no plugin named 'counts'." in message
+    assert "rlvr-counts is installed and has no plugin: add [project.entry-points.rlvr]" in message
+
+
 def test_a_first_party_name_says_what_to_install(importable_site, monkeypatch):
     """A missing distribution is named with its pip command."""
     monkeypatch.setattr("rlvr.plugins.registry.distribution_for", lambda kind, name: "rlvr-later")

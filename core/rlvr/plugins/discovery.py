@@ -28,6 +28,22 @@ class Found:
         return f"{self.distribution} {self.version}".strip()
 
 
+def without_entry_point(name: str) -> str:
+    """What to do where a package of this name is installed and names no plugin; "" without one."""
+    for package in (name, f"rlvr-{name}"):
+        try:
+            dist = metadata.distribution(package)
+        except (metadata.PackageNotFoundError, ValueError):  # ValueError: an empty name
+            continue
+        if not any(entry.group == GROUP for entry in dist.entry_points):
+            section = f"[project.entry-points.{GROUP}]"
+            return (
+                f"{package} is installed and has no plugin: add {section} to its pyproject.toml, "
+                "and install it again"
+            )
+    return ""
+
+
 def discover() -> tuple[Found, ...]:
     """
     All entry points of the group, the core's own first, then by name.

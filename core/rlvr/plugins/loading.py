@@ -63,6 +63,8 @@ def _is_of(module_name: str, missing: str | None) -> bool:
 def broken(status: PluginStatus, error: BaseException, doing: str = "") -> PluginStatus:
     """The same plugin, broken by `error` while `doing` something."""
     reason = f"{doing}{': ' if doing else ''}{said(error)}"
+    if isinstance(error, ModuleNotFoundError) and not doing:
+        reason += " (the plugin's dependencies in pyproject.toml must name what it imports)"
     if isinstance(error, ImportError):
         reason += reinstall(status)
     return evolve(status, status="broken", reason=reason, error=error, offers={})

@@ -9,6 +9,7 @@ import attrs
 
 from rlvr.errors import PluginError, RlvrError
 from rlvr.install import pip_install
+from rlvr.plugins.discovery import without_entry_point
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
 from rlvr.plugins.offers import OFFERS, label
@@ -141,7 +142,7 @@ class Registry:
         return PluginError(
             f"no {what} named {name!r}.",
             f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
-            "try: rlvr plugins list",
+            without_entry_point(name) or "try: rlvr plugins list",
         )
 
     def _installed(self, kind: str) -> list[str]:
