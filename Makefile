@@ -27,7 +27,7 @@ run: setup-run ## train the starter model on Verilog problems and show what it l
 	$(BIN)/rlvr run --plugin cvdp --algo grpo $(RUN_ARGS)
 
 test: setup lint ## linters, type checker, import contracts and all tests
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
 	  --durations 20 --durations-min 2 -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
 
