@@ -122,7 +122,7 @@ class TorchBackend(Backend):
         self._inbox = Inbox(self._engine, self._worker, lambda: self.version, config.slice_tokens)
         settings = OptimSettings.of(context.train, config.weight_decay)
         updates = context.steps * settings.passes * settings.minibatches
-        self._updater = Updater(self.net, config, settings, updates)
+        self._updater = Updater(self.net, config, settings, updates, hardware.optimizer)
         self._skips = Skips(config.max_skipped)
         self._versions = Versions(self.net)
         has_start_adapter = bool((hf := self._source.hf) and hf.config.adapter)

@@ -145,8 +145,13 @@ def test_a_backend_computes_with_the_hardware_it_is_given(make_datum):
         used.append(dtype)
         return PLAIN.packed_attention(dtype)
 
+    def optimizer(kind, groups, **settings):
+        used.append(kind)
+        return PLAIN.optimizer(kind, groups, **settings)
+
     found = []
-    for hardware in (None, evolve(PLAIN, packed_attention=attention, has_own_memory=False)):
+    plain = evolve(PLAIN, packed_attention=attention, optimizer=optimizer, has_own_memory=False)
+    for hardware in (None, plain):
         train = OptimSettings(lr=1e-2)
         config = TorchConfig(device="cpu", compile="off")
         context = BuildContext(model=SPEC, train=train, steps=2, seed=1)
@@ -162,7 +167,7 @@ def test_a_backend_computes_with_the_hardware_it_is_given(make_datum):
         drawn = asyncio.run(work())
         weights = torch.cat([value.detach().flatten() for value in backend.model.parameters()])
         found.append((weights, [completion.tokens.tolist() for completion in drawn]))
-    assert used == [torch.float32]
+    assert used == [torch.float32, "adamw"]
     assert found[0][1] == found[1][1]
     assert torch.equal(found[0][0], found[1][0])
 

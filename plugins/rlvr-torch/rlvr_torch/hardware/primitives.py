@@ -25,6 +25,7 @@ from rlvr_torch.models.head_product import FLOAT32, BFloat16HeadProduct, HeadPro
 from rlvr_torch.models.interface import Heads, Net
 from rlvr_torch.models.weight_storage import CopiedWeights, WeightStorage
 from rlvr_torch.runtime.device import free_memory
+from rlvr_torch.training.adamw import make_adamw
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.prefix_packing import BlockAttention, PackedAttend
 from rlvr_torch.training.packing.varlen_attention import CUDAFlashAttention
@@ -112,6 +113,8 @@ class Hardware:
     """
     weight_storage: Callable[[Net, torch.dtype], WeightStorage] = WeightStorage
     """How trained weights are stored for products in a lower type."""
+    optimizer: Callable[..., torch.optim.Optimizer] = make_adamw
+    """Makes the optimiser: arguments and state as `make_adamw`, which is the plain version."""
     has_own_memory: bool = True
     """Whether tensors have a memory of their own, beside the machine's."""
     has_tf32: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -41,7 +41,11 @@ class OptimSettings:
 
 
 def build_adamw(
-    model: nn.Module, settings: OptimSettings, betas: tuple[float, float], kind: str = "adamw"
+    model: nn.Module,
+    settings: OptimSettings,
+    betas: tuple[float, float],
+    kind: str = "adamw",
+    make: Callable[..., torch.optim.Optimizer] = make_adamw,
 ) -> torch.optim.Optimizer:
     """AdamW over what is trained; weight decay is for matrices, not norms, biases, embeddings."""
     embeddings = {id(part.weight) for part in model.modules() if isinstance(part, nn.Embedding)}
@@ -55,7 +59,7 @@ def build_adamw(
         {"params": decayed, "weight_decay": settings.weight_decay},
         {"params": plain, "weight_decay": 0.0},
     ]
-    return make_adamw(kind, groups, lr=settings.lr, betas=betas)
+    return make(kind, groups, lr=settings.lr, betas=betas)
 
 
 def clip_gradients(weights: Iterable[nn.Parameter], limit: float) -> float:
@@ -76,6 +80,7 @@ class Updater:
     _config: TorchConfig
     _settings: OptimSettings
     _updates: int  # how many the run takes, for the schedule; 0: unknown
+    _make: Callable[..., torch.optim.Optimizer] = make_adamw  # a primitive of the hardware
     critic: Critic | None = None  # the value head, made by `have_critic`
     _optimizer: torch.optim.Optimizer = field(init=False)
 
@@ -84,7 +89,8 @@ class Updater:
 
     def _new_optimizer(self) -> torch.optim.Optimizer:
         betas = (self._config.beta1, self._config.beta2)
-        optimizer = build_adamw(self._net.module, self._settings, betas, self._config.optimizer)
+        kind = self._config.optimizer
+        optimizer = build_adamw(self._net.module, self._settings, betas, kind, self._make)
         if self.critic is not None:
             self._add_critic(optimizer, self.critic)
         return optimizer
