@@ -13,10 +13,8 @@ import shlex
 import shutil
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from email.message import Message
-from email.parser import HeaderParser
 from functools import cache
 from importlib import metadata
 from importlib.machinery import PathFinder
@@ -37,6 +35,7 @@ FOLDERS: Mapping[str, str] = {
 }
 """Distributions of the project and their folders in its repository."""
 
+_FIELD = re.compile(r"([!-9;-~]+):[ \t]*(.*)")
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?")
 
 
@@ -184,20 +183,25 @@ def recorded_files(found: metadata.Distribution) -> Iterable[str]:
     return map(str, found.files or ())
 
 
-def header(found: metadata.Distribution) -> Message:
+def header(found: metadata.Distribution) -> Mapping[str, Sequence[str]]:
     """
-    A distribution's metadata without its description, which is far longer than all else.
+    The fields of a distribution's metadata by name in lower case, without its description.
 
-    `Distribution.metadata` parses the whole text, and does so again for each property.
+    `Distribution.metadata` parses the whole text, which is far longer, again for each property, and
+    `email` takes ten times as long for the fields alone.
     """
     text = found.read_text("METADATA") or found.read_text("PKG-INFO") or found.read_text("") or ""
-    return _fields(text.partition("\n\n")[0])
-
-
-@cache
-def _fields(text: str) -> Message:
-    """A command asks for the same distribution several times; nobody changes what is returned."""
-    return HeaderParser().parsestr(text)
+    fields: dict[str, list[str]] = {}
+    values: list[str] = []
+    for line in text.partition("\n\n")[0].split("\n"):
+        if values and line.startswith((" ", "\t")):
+            values[-1] += f"\n{line}"
+        elif (field := _FIELD.match(line)) is not None:
+            values = fields.setdefault(field[1].lower(), [])
+            values.append(field[2])
+        else:
+            break
+    return fields
 
 
 def distribution_of(name: str) -> metadata.Distribution | None:
@@ -228,6 +232,6 @@ def distributions() -> tuple[tuple[str, metadata.Distribution], ...]:
     for one in metadata.distributions():
         name = ""
         with suppress(Exception):  # other people's metadata may hold anything
-            name = normal_name(header(one)["Name"])
+            name = normal_name(header(one)["name"][0])
         found.append((name, one))
     return tuple(found)

@@ -475,14 +475,17 @@ def test_a_header_is_what_the_whole_text_says(text: str, tmp_path: Path) -> None
     (tmp_path / "a-1.dist-info").mkdir()
     (tmp_path / "a-1.dist-info" / "METADATA").write_text(text)
     made = metadata.PathDistribution(tmp_path / "a-1.dist-info")
-    assert told(header(made)) == told(made.metadata)
+    assert [header(made).get(key.lower()) for key in FIELDS] == told(made.metadata)
 
 
 def test_so_it_is_of_every_wheel_that_is_installed() -> None:
     """Descriptions hold whatever people write."""
     for found in metadata.distributions():
-        assert told(header(found)) == told(found.metadata), found
+        assert [header(found).get(key.lower()) for key in FIELDS] == told(found.metadata), found
+
+
+FIELDS = ("Name", "Version", "Requires-Dist")
 
 
 def told(of: Any) -> list[Any]:
-    return [of.get_all(key) for key in ("Name", "Version", "Requires-Dist")]
+    return [of.get_all(key) for key in FIELDS]

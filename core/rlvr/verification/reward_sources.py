@@ -257,8 +257,8 @@ def _distribution(name: str) -> tuple[str, frozenset[str], tuple[str, ...]] | No
     with suppress(Exception):
         # an egg's needs are in a file of their own, which importlib turns into these lines
         told = found.requires if found.read_text("requires.txt") else None
-        told = told or header(found).get_all("Requires-Dist") or []
-        needed += [m[0] for text in told if (m := _REQUIRED.match(text))]
+        needs = told or header(found).get("requires-dist", [])
+        needed += [m[0] for text in needs if (m := _REQUIRED.match(text))]
     return f"{name} {_recorded(found)}", frozenset(linked), tuple(needed)
 
 
@@ -266,7 +266,8 @@ def _recorded(found: metadata.Distribution) -> str:
     """Version and digest of pip's record; a random text if they cannot be read."""
     try:
         record = found.read_text("RECORD") or ""
-        return f"{header(found)['Version']} {hashlib.sha256(record.encode()).hexdigest()}"
+        version = header(found).get("version", [None])[0]
+        return f"{version} {hashlib.sha256(record.encode()).hexdigest()}"
     except Exception as error:  # other people's files may hold anything
         log.warning("distribution_unreadable", at=str(found.locate_file("")), why=repr(error))
         return uuid.uuid4().hex
