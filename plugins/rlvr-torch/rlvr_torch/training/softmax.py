@@ -16,7 +16,10 @@ from attrs import field, frozen
 from torch import Tensor
 
 Compiler: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""Compiles a function of tensors (`rlvr_torch.training.compiled.FunctionCompiler`)."""
+"""
+Compiles a function of tensors; gives the function itself once that has failed
+(`rlvr_torch.training.compiled.FunctionCompiler`).
+"""
 
 
 class Softmax(Protocol):
@@ -49,9 +52,18 @@ def softmax_of(
 ) -> Softmax:
     """Results for n positions; no graph."""
     # A single row would be compiled for itself, because PyTorch makes a size of 1 a constant.
-    if compiler is None or len(targets) < 2:
-        return PlainSoftmax.of(logits, targets, heat, softcap, entropy=entropy)
-    return CompiledSoftmax.of(logits, targets, heat, softcap, entropy=entropy, compiler=compiler)
+    if compiler is not None and len(targets) > 1 and _compiles(compiler):
+        compiled = CompiledSoftmax.of(
+            logits, targets, heat, softcap, entropy=entropy, compiler=compiler
+        )
+        if _compiles(compiler):
+            return compiled
+    return PlainSoftmax.of(logits, targets, heat, softcap, entropy=entropy)
+
+
+def _compiles(compiler: Compiler) -> bool:
+    """Whether neither function has failed: run as they are, they take buffers of their own."""
+    return all(compiler(one) is not one for one in (_results, _become_gradient))
 
 
 @frozen(kw_only=True, eq=False)
