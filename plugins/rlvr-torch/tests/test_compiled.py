@@ -388,6 +388,35 @@ def test_an_error_of_a_compiled_loss_is_its_own(model, make_datum):
         passed(model, [make_datum(4, 12, 1)], MarkedLoss(fail), FunctionCompiler("eager"))
 
 
+@pytest.mark.parametrize("softcap", [0.0, 3.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.1, 0.01, 0.001])
+def test_a_low_temperature_costs_no_precision(temperature, softcap):
+    """Gradients of the two kinds, by logits of up to thousands of nats, against float64."""
+    random = torch.Generator().manual_seed(3)
+    logits = 4 * torch.randn(60, 300, generator=random)
+    logits = logits.div(12) if softcap else logits / temperature
+    targets, heat = logits.argmax(dim=1), torch.full((60,), temperature)
+    targets[::2] += 1 - 2 * targets[::2].gt(0).long()
+    pulls = torch.randn(2, 60, generator=random)
+
+    def gradient(dtype, compiler=None):
+        own = logits.to(dtype, copy=True)
+        found = softmax_of(
+            own, targets, heat.to(dtype), softcap, entropy=True, compiler=compiler
+        ).d_logits(*pulls.to(dtype))
+        return found.double()
+
+    wanted = gradient(torch.float64)
+    scale = wanted.abs().max()
+    off = [(gradient(torch.float32, c) - wanted).abs().max() / scale for c in (None, _as_is)]
+    assert off[1] < max(4 * off[0], 1e-6)
+
+
+def _as_is(function):
+    """A compiler of one's own, whose code is the function's."""
+    return lambda *args: function(*args)
+
+
 def peak_of(work):
     """Bytes that the process grew by at most inside."""
 
