@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import gc
 import shutil
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
+import structlog
 import torch
 import transformers
 from attrs import evolve
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounterWithBackend
 
 from rlvr import BuildContext, Loss, Needs, compilable, compiling
@@ -221,6 +226,7 @@ SPOILERS = {
     "raises inside": lambda values: _tried(values),
     "loop over tokens": _per_length,
     "random": lambda values: values * torch.rand(len(values)),
+    "random by NumPy": lambda values: values * torch.from_numpy(np.random.rand(len(values))),
     "generator": lambda values: values * torch.rand(1, generator=torch.Generator().manual_seed(3)),
 }
 
@@ -243,6 +249,7 @@ def test_a_loss_that_cannot_be_compiled_runs_as_it_is(spoiler, make_datum):
 
     def called(data, compiler=None):
         torch.manual_seed(len(data[0].tokens))
+        np.random.seed(len(data[0].tokens))
         leaves = [torch.rand(len(d.tokens), requires_grad=True) for d in data]
         with compiling(compiler):
             value, metrics = loss(data, leaves, {"entropy": leaves})
@@ -256,6 +263,121 @@ def test_a_loss_that_cannot_be_compiled_runs_as_it_is(spoiler, make_datum):
         assert all(map(torch.equal, found[2:], wanted[2:]))
 
 
+class _Square(torch.autograd.Function):
+    """A backward pass that PyTorch can trace, in an operator that `_raising` fails to compile."""
+
+    @staticmethod
+    def forward(ctx, values):
+        ctx.save_for_backward(values)
+        return values * values
+
+    @staticmethod
+    def backward(ctx, pull):
+        return 2 * ctx.saved_tensors[0] * pull
+
+
+class _Equal:
+    """A callable without a hash and without a name."""
+
+    def __eq__(self, other):
+        return True
+
+    def __call__(self, values):
+        return print(end="") or (values * values).sum()
+
+
+class _Module(torch.nn.Module):
+    def forward(self, values):
+        return print(end="") or (values * values).sum()
+
+
+def _cube(power, values):
+    return print(end="") or (values**power).sum()
+
+
+STRANGE = {
+    "no hash": _Equal(),
+    "module": _Module(),
+    "partial": functools.partial(_cube, 3),
+    "built-in": torch.sum,
+    "marked in marked": lambda values: compilable(_Square.apply)(values).sum(),
+    "own gradient": lambda values: _Square.apply(values).sum(),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", STRANGE)
+def test_any_callable_can_be_marked(name):
+    """Whatever is marked, compiled or not, gives its numbers and its gradient."""
+    marked, compiler = compilable(STRANGE[name]), FunctionCompiler("aot_eager")
+    for length in (3, 5, 8):
+        found = []
+        for one in (compiler, None):
+            values = torch.linspace(0.1, 1.0, length, requires_grad=True)
+            with compiling(one):
+                result = marked(values)
+            found.append((result.detach(), *torch.autograd.grad(result, values)))
+        torch.testing.assert_close(*found)
+
+
+def test_a_function_marked_at_each_call_is_tried_once_and_not_kept(caplog):
+    """Of functions that a loss makes anew, one warning, and no more than some are held."""
+    compiler, held = FunctionCompiler("eager"), []
+    with structlog.testing.capture_logs() as lines:
+        for number in range(70):
+            values = torch.ones(3 + number)
+            held.append(weakref.ref(values))
+            with compiling(compiler):
+                marked = compilable(lambda own, values=values: print(end="") or own * values)
+                assert torch.equal(marked(values), values)
+    assert [line["event"] for line in lines] == ["not_compiled"]
+    del values, marked
+    gc.collect()
+    assert sum(ref() is not None for ref in held) <= 1
+
+
+def _backward_fails(graph, _inputs):
+    """A compiler of PyTorch's graphs that fails at backward passes."""
+    raise RuntimeError("no code for this")
+
+
+@pytest.mark.slow
+def test_a_loss_whose_backward_pass_is_not_compiled_runs_as_it_is():
+    """The failure is met before the forward pass has run, not by who asks for the gradient."""
+    backend = aot_autograd(fw_compiler=lambda graph, _: graph, bw_compiler=_backward_fails)
+    compiler, values = FunctionCompiler(backend), torch.linspace(0.1, 1.0, 7, requires_grad=True)
+    with structlog.testing.capture_logs() as lines, compiling(compiler):
+        result = compilable(lambda own: own.exp().sum())(values)
+    (gradient,) = torch.autograd.grad(result, values)
+    assert torch.equal(gradient, values.detach().exp())
+    assert [line["event"] for line in lines] == ["not_compiled"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_without_a_compiler_of_c_training_is_that_of_compile_off(model, make_datum):
+    """What cannot be compiled at all: a warning a kind, and the plain run's bits."""
+
+    def no_compiler(*_):
+        raise RuntimeError("no C++ compiler")
+
+    made = []
+    for compiler in (None, FunctionCompiler(no_compiler)):
+        learner = Learner(net=model, compiler=compiler)
+        with structlog.testing.capture_logs() as lines:
+            if compiler is not None:
+                compile_layers(model, no_compiler)
+                learner = evolve(learner, attention=outside())
+            for data in steps_of(make_datum, 2):
+                found, grads = learner.gradients(data, MarkedLoss())
+                made.append((torch.tensor(found.loss), *(g for g in grads if g is not None)))
+    names = [line["function"] for line in lines]
+    assert names == ["Block.forward", "_results", "MarkedLoss._curved"]
+    for one, other in ((made[0], made[2]), (made[1], made[3])):
+        assert all(map(torch.equal, one, other))
+
+
 def test_an_error_of_a_compiled_loss_is_its_own(model, make_datum):
     """An error that the function raises is what a plain run would raise."""
 
@@ -264,6 +386,35 @@ def test_an_error_of_a_compiled_loss_is_its_own(model, make_datum):
 
     with pytest.raises(ZeroDivisionError, match="mine"):
         passed(model, [make_datum(4, 12, 1)], MarkedLoss(fail), FunctionCompiler("eager"))
+
+
+@pytest.mark.parametrize("softcap", [0.0, 3.0])
+@pytest.mark.parametrize("temperature", [1.0, 0.1, 0.01, 0.001])
+def test_a_low_temperature_costs_no_precision(temperature, softcap):
+    """Gradients of the two kinds, by logits of up to thousands of nats, against float64."""
+    random = torch.Generator().manual_seed(3)
+    logits = 4 * torch.randn(60, 300, generator=random)
+    logits = logits.div(12) if softcap else logits / temperature
+    targets, heat = logits.argmax(dim=1), torch.full((60,), temperature)
+    targets[::2] += 1 - 2 * targets[::2].gt(0).long()
+    pulls = torch.randn(2, 60, generator=random)
+
+    def gradient(dtype, compiler=None):
+        own = logits.to(dtype, copy=True)
+        found = softmax_of(
+            own, targets, heat.to(dtype), softcap, entropy=True, compiler=compiler
+        ).d_logits(*pulls.to(dtype))
+        return found.double()
+
+    wanted = gradient(torch.float64)
+    scale = wanted.abs().max()
+    off = [(gradient(torch.float32, c) - wanted).abs().max() / scale for c in (None, _as_is)]
+    assert off[1] < max(4 * off[0], 1e-6)
+
+
+def _as_is(function):
+    """A compiler of one's own, whose code is the function's."""
+    return lambda *args: function(*args)
 
 
 def peak_of(work):

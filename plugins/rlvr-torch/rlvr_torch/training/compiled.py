@@ -16,7 +16,9 @@ from typing import Any
 import structlog
 import torch
 from torch import Tensor
+from torch._dynamo import config as dynamo
 from torch._dynamo import exc
+from torch._functorch import config as functorch
 
 from rlvr_torch.models.hf.net import HFNet, hide_attention
 from rlvr_torch.models.interface import Attend, Carry, Net, carry_of
@@ -27,6 +29,14 @@ log = structlog.get_logger(__name__)
 _NAMES = ("TorchDynamoException", "FailOnRecompileLimitHit", "FailOnCacheLimitHit")
 _FAILURES = tuple(getattr(exc, name) for name in _NAMES if hasattr(exc, name))
 """Raised before compiled code runs; PyTorch 2.6 calls the second one as the third."""
+
+# NumPy's random functions are not replaced by PyTorch's.
+_DYNAMO = {"use_numpy_random_stream": True}
+# The backward pass is compiled with the forward pass, where `_Attempt` meets what fails.
+_FUNCTORCH = {n: True for n in ("force_non_lazy_backward_lowering",) if hasattr(functorch, n)}
+
+_MOST = 64
+"""Functions of which compiled code is held: what a function holds lives as long."""
 
 
 class Outside:
@@ -67,10 +77,11 @@ def compile_layers(net: Net, backend: str | Callable[..., Any] = "inductor") -> 
     """
     if isinstance(net, HFNet):
         hide_attention(net)
+    failed: set[Any] = set()
     for layer in net.layers:
         plain = layer.forward
         fast = torch.compile(plain, dynamic=True, backend=backend)
-        layer.forward = partial(_run, plain, fast)
+        layer.forward = partial(_run, plain, _Attempt(plain, fast, type(layer), failed))
 
 
 def _run(plain: Callable[..., Any], fast: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -88,31 +99,49 @@ class FunctionCompiler:
 
     def __init__(self, backend: str | Callable[..., Any] = "inductor") -> None:
         self._backend = backend
-        self._made: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self._made: dict[int, _Attempt] = {}  # by `id`, as not every callable has a hash
+        self._failed: set[Any] = set()
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if function not in self._made:
-            self._made[function] = self._compiled(function)
-        return self._made[function]
+        """The compiled function; the function itself once it could not be compiled."""
+        kind = _kind(function)
+        if kind in self._failed:
+            return function
+        if id(function) not in self._made:
+            if len(self._made) == _MOST:  # a loss that marks a new function at each call
+                del self._made[next(iter(self._made))]
+            options: Any = {"fallback_random": True} if self._backend == "inductor" else None
+            fast = torch.compile(
+                function, dynamic=True, fullgraph=True, backend=self._backend, options=options
+            )
+            self._made[id(function)] = _Attempt(function, fast, kind, self._failed)
+        return self._made[id(function)]
 
-    def _compiled(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        options: Any = {"fallback_random": True} if self._backend == "inductor" else None
-        fast = torch.compile(
-            function, dynamic=True, fullgraph=True, backend=self._backend, options=options
-        )
 
-        def run(*args: Any, **kwargs: Any) -> Any:
-            if self._made[function] is function:
-                return function(*args, **kwargs)
+def _kind(function: Callable[..., Any]) -> Any:
+    """What functions share that are made anew at each call: their code, or their class."""
+    inner = getattr(function, "func", function)  # of a `functools.partial`
+    return getattr(inner, "__code__", type(inner))
+
+
+class _Attempt:
+    """Compiled code; the plain function once code of its kind could not be made."""
+
+    def __init__(
+        self, plain: Callable[..., Any], fast: Callable[..., Any], kind: Any, failed: set[Any]
+    ) -> None:
+        self._plain, self._fast, self._kind, self._failed = plain, fast, kind, failed
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._kind not in self._failed:
             try:
-                return fast(*args, **kwargs)
+                with dynamo.patch(_DYNAMO), functorch.patch(_FUNCTORCH):
+                    return self._fast(*args, **kwargs)
             except _FAILURES as error:
-                self._made[function] = function
-                reason = str(error).partition("\n")[0]
-                log.warning("not_compiled", function=function.__qualname__, reason=reason)
-            return function(*args, **kwargs)
-
-        return run
+                self._failed.add(self._kind)
+                name = getattr(self._plain, "__qualname__", type(self._plain).__name__)
+                log.warning("not_compiled", function=name, reason=str(error).partition("\n")[0])
+        return self._plain(*args, **kwargs)
 
 
 def compile_training(

@@ -16,7 +16,10 @@ from attrs import field, frozen
 from torch import Tensor
 
 Compiler: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""Compiles a function of tensors (`rlvr_torch.training.compiled.FunctionCompiler`)."""
+"""
+Compiles a function of tensors; gives the function itself once that has failed
+(`rlvr_torch.training.compiled.FunctionCompiler`).
+"""
 
 
 class Softmax(Protocol):
@@ -49,9 +52,18 @@ def softmax_of(
 ) -> Softmax:
     """Results for n positions; no graph."""
     # A single row would be compiled for itself, because PyTorch makes a size of 1 a constant.
-    if compiler is None or len(targets) < 2:
-        return PlainSoftmax.of(logits, targets, heat, softcap, entropy=entropy)
-    return CompiledSoftmax.of(logits, targets, heat, softcap, entropy=entropy, compiler=compiler)
+    if compiler is not None and len(targets) > 1 and _compiles(compiler):
+        compiled = CompiledSoftmax.of(
+            logits, targets, heat, softcap, entropy=entropy, compiler=compiler
+        )
+        if _compiles(compiler):
+            return compiled
+    return PlainSoftmax.of(logits, targets, heat, softcap, entropy=entropy)
+
+
+def _compiles(compiler: Compiler) -> bool:
+    """Whether neither function has failed: run as they are, they take buffers of their own."""
+    return all(compiler(one) is not one for one in (_results, _become_gradient))
 
 
 @frozen(kw_only=True, eq=False)
@@ -118,7 +130,8 @@ class CompiledSoftmax:
     logprobs: Tensor
     entropy: Tensor | None
     _logits: Tensor = field(repr=False)  # (n, V) before the cap
-    _total: Tensor = field(repr=False)  # (n, 1) log-sum-exp of the logits, nats
+    _largest: Tensor = field(repr=False)  # (n, 1) the largest logit, nats
+    _log_mass: Tensor = field(repr=False)  # (n, 1) log-sum-exp of the logits less it, nats
     _targets: Tensor = field(repr=False)  # (n,)
     _heat: Tensor = field(repr=False)  # (n,)
     _softcap: float = field(repr=False)
@@ -142,7 +155,8 @@ class CompiledSoftmax:
             logprobs=found[0],
             entropy=found[1],
             logits=logits,
-            total=found[2],
+            largest=found[2],
+            log_mass=found[3],
             targets=targets,
             heat=heat,
             softcap=softcap,
@@ -152,31 +166,31 @@ class CompiledSoftmax:
     def d_logits(self, d_logprobs: Tensor, d_entropy: Tensor | None) -> Tensor:
         """As `PlainSoftmax`."""
         (pull,) = _no_views(d_logprobs)
-        found = self._total, self._targets, self._heat, self._softcap, pull
+        sums, given = (self._largest, self._log_mass), (self._targets, self._heat, self._softcap)
         extra = () if d_entropy is None else (*_no_views(d_entropy), self.entropy)
-        self._compiler(_become_gradient)(self._logits, *found, *extra)
+        self._compiler(_become_gradient)(self._logits, *sums, *given, pull, *extra)
         return self._logits
 
 
 def _results(
     logits: Tensor, targets: Tensor, heat: Tensor, softcap: float, entropy: bool
-) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Logprobs (n,), entropies (n,) or None, log-sum-exp (n, 1)."""
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    """Logprobs (n,), entropies (n,) or None; largest logits, and log-sum-exp less them (n, 1)."""
     largest = _capped(logits.amax(dim=1, keepdim=True), heat, softcap)  # the cap keeps the order
     moved = _capped(logits, heat, softcap) - largest
     exps = moved.exp()
     mass = exps.sum(dim=1, keepdim=True)
-    total = largest + mass.log()
     chosen = _capped(logits.gather(1, targets[:, None]), heat, softcap) - largest
     found = None
     if entropy:
         found = (mass.log() - (exps * moved).sum(dim=1, keepdim=True) / mass)[:, 0]
-    return (chosen - mass.log())[:, 0], found, total
+    return (chosen - mass.log())[:, 0], found, largest, mass.log()
 
 
 def _become_gradient(
     logits: Tensor,
-    total: Tensor,
+    largest: Tensor,
+    log_mass: Tensor,
     targets: Tensor,
     heat: Tensor,
     softcap: float,
@@ -185,7 +199,8 @@ def _become_gradient(
     entropy: Tensor | None = None,
 ) -> None:
     """Write the gradient over the logits (n, V): each element from itself, so in one pass."""
-    logprobs = _capped(logits, heat, softcap) - total
+    # Not less their sum: at a low temperature it is large, and its rounding the error of all.
+    logprobs = (_capped(logits, heat, softcap) - largest) - log_mass
     pull = d_logprobs[:, None]
     if d_entropy is not None and entropy is not None:
         pull = pull + d_entropy[:, None] * (logprobs + entropy[:, None])
