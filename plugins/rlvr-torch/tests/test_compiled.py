@@ -455,7 +455,7 @@ def test_compiled_logits_take_one_buffer(model):
     size = logits.numel() * 4
     buffers = logits.clone(), logits.clone()
     assert peak_of(lambda: work(buffers[0], compiler)) < 0.5 * size
-    assert peak_of(lambda: work(buffers[1])) > size
+    assert peak_of(lambda: work(buffers[1])) > 0.9 * size
     assert torch.equal(made[0][2], made[2][2])  # the same again, to the bit
 
 
