@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from rlvr import EvalReport, Failed, Problem, Reward, ScoredGroup, Trajectory
 from rlvr.evaluation.pass_at_k import gain, interval, pass_at, report_of
+from rlvr.verification.trust import clopper_pearson
 
 
 @given(
@@ -41,6 +42,17 @@ def test_interval_covers_the_mean_and_shrinks_with_problems() -> None:
     assert interval([]) == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("n", [1, 2, 8, 300])
+def test_problems_of_one_value_have_an_interval(n: int) -> None:
+    """Nothing to redraw: the exact interval of 0 or n of n, and what it becomes between."""
+    _, most = clopper_pearson(0, n)
+
+    assert interval([0.0] * n) == pytest.approx((0.0, most))
+    assert interval([1.0] * n) == pytest.approx((1 - most, 1.0))
+    assert interval([0.5] * n) == pytest.approx((0.5 - most / 2, 0.5 + most / 2))
+    assert interval([0.0] * n, least=-1.0) == pytest.approx((-most, most))
+
+
 def report(scores: dict[str, tuple[float, ...]]) -> EvalReport:
     return EvalReport(
         split="test", scores=scores, pass_at={}, low=0, high=0, reward_mean=0, samples=0
@@ -48,11 +60,22 @@ def report(scores: dict[str, tuple[float, ...]]) -> EvalReport:
 
 
 def test_gain_is_paired_by_problem() -> None:
-    """Every problem gains exactly 0.5: the interval has no width, though problems differ."""
-    before = report({f"p{i}": (0.0, float(i % 2)) for i in range(10)})
-    after = report({f"p{i}": (1.0, float(i % 2)) for i in range(10)})
+    """Four of five problems gain 0.5, whatever they had: an interval of 0.5 sqrt(.16 / 200)."""
+    before = report({f"p{i}": (0.0, float(i % 2)) for i in range(200)})
+    after = report({f"p{i}": (float(i % 5 > 0), float(i % 2)) for i in range(200)})
 
-    assert gain(before, after) == (0.5, 0.5, 0.5)
+    found, low, high = gain(before, after)
+
+    assert found == pytest.approx(0.4)
+    assert high - low == pytest.approx(2 * 1.96 * 0.5 * (0.16 / 200) ** 0.5, rel=0.1)
+
+
+def test_a_gain_of_all_problems_alike_has_an_interval() -> None:
+    """Ten problems gain 0.5: up to 30.8 % of all might gain or lose everything instead."""
+    before = report(dict.fromkeys("abcdefghij", (0.0,)))
+    after = report(dict.fromkeys("abcdefghij", (1.0, 0.0)))
+
+    assert gain(before, after) == pytest.approx((0.5, 0.0372, 0.6543), abs=1e-4)
 
 
 def test_failed_samples_are_counted_and_not_scored() -> None:

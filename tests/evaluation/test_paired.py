@@ -92,14 +92,14 @@ def test_the_interval_is_that_of_all_redraws(
         assert (means < end - 1e-9).mean() <= share + 0.006
 
 
-def test_a_gain_on_every_problem_alike_has_no_spread() -> None:
-    """Pairing takes out how hard a problem is: half a point everywhere, whatever the problem."""
+def test_a_gain_on_every_problem_alike_is_known_as_well_as_ten_problems_tell() -> None:
+    """Half a point everywhere, however hard the problem; up to 30.8 % of others may differ."""
     this = {f"p{i}": [True, i % 2 == 0] for i in range(10)}
     against = {f"p{i}": [False, i % 2 == 0] for i in range(10)}
 
     found = paired(this, against)
 
-    assert (found.low, found.difference, found.high) == (0.5, 0.5, 0.5)
+    assert (found.low, found.difference, found.high) == pytest.approx((0.037, 0.5, 0.654), abs=1e-3)
 
 
 @settings(max_examples=40, deadline=None)
@@ -125,11 +125,11 @@ def test_swapping_the_models_flips_the_sign(
 @settings(max_examples=20, deadline=None)
 @given(verdicts=VERDICTS)
 def test_a_model_against_itself(verdicts: dict[str, list[bool]]) -> None:
-    """No difference, no width, no evidence."""
+    """No difference, no evidence, and an interval around nothing."""
     found = paired(verdicts, verdicts)
 
     assert (found.difference, found.p_value) == (0.0, 1.0)
-    assert found.low in (None, 0.0)
+    assert found.low is None or found.low == -found.high < 0
     assert found.only_this == found.only_against == 0
 
 

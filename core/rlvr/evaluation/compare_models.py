@@ -71,7 +71,7 @@ def paired(this: Verdicts, against: Verdicts) -> Paired:
     if not shared:
         raise ValueError("no problem has a judged sample of both models")
     rates = [(_rate(this[name]), _rate(against[name])) for name in shared]
-    low, high = interval([one - other for one, other in rates], draws=DRAWS)
+    low, high = interval([one - other for one, other in rates], least=-1.0, draws=DRAWS)
     solved = [_solved(this[name], against[name]) for name in shared]
     only_this, only_against = solved.count((True, False)), solved.count((False, True))
     return Paired(

@@ -74,11 +74,23 @@ def pass_at(scores: Mapping[str, Sequence[float]], k: int) -> float:
     return float(np.mean(estimates)) if estimates else 0.0
 
 
-def interval(per_problem: Sequence[float], *, draws: int = 2000) -> tuple[float, float]:
-    """95 % percentile bootstrap interval of the mean, problems being the unit that is redrawn."""
+def interval(
+    per_problem: Sequence[float], *, least: float = 0.0, most: float = 1.0, draws: int = 2000
+) -> tuple[float, float]:
+    """
+    95 % percentile bootstrap interval of the mean, problems being the unit that is redrawn.
+
+    Where n problems all have one value, redrawing them says nothing. Then at most a share u of
+    all problems has another, (1 - u)^n = 2.5 %, and it may be `least` or `most`: for 0 of n that is
+    Clopper and Pearson's interval.
+    """
     if not per_problem:
         return 0.0, 0.0
     values = np.asarray(per_problem)
+    if values.min() == values.max():
+        others = 1 - 0.025 ** (1 / len(values))
+        same = (1 - others) * float(values[0])
+        return same + others * least, same + others * most
     rng = np.random.default_rng(0)
     at_once = max(1, _REDRAWN_AT_ONCE // len(values))  # bounds the memory of many problems
     means = [
@@ -105,5 +117,5 @@ def gain(before: EvalReport, after: EvalReport) -> tuple[float, float, float]:
         for p, samples in before.scores.items()
         if samples and after.scores.get(p)
     ]
-    low, high = interval(differences)
+    low, high = interval(differences, least=-1.0)
     return float(np.mean(differences)) if differences else 0.0, low, high
