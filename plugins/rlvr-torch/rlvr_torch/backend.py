@@ -31,7 +31,7 @@ from rlvr_torch.models.source import ModelSource
 from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, decode_cores, suited_budget
-from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
+from rlvr_torch.runtime.device import allow_tf32, choose_device, import_compiler, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
@@ -93,7 +93,7 @@ class TorchBackend(Backend):
         self._attention = hardware.packed_attention(self.dtype)
         self._compiler: Compiler | None = None
         if config.compile == "on" or (config.compile == "auto" and hardware.is_compiled):
-            # Imported here: the compiler takes longer to import than torch.
+            import_compiler()
             from rlvr_torch.training.compiled import compile_training
 
             compiled = compile_training(self.net, self._attention, self._threads.size)

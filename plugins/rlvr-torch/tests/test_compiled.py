@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import os
 import shutil
 import weakref
 from pathlib import Path
@@ -15,6 +16,7 @@ import structlog
 import torch
 import transformers
 from attrs import evolve
+from rlvr_process import run_rlvr
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.testing import CompileCounterWithBackend
 
@@ -482,3 +484,14 @@ def test_a_backend_that_compiles_learns_the_same(make_datum):
     assert own_loss == pytest.approx(loss, rel=1e-4)
     assert own_norm == pytest.approx(norm, rel=1e-3)
     assert np.allclose(own_logprobs, logprobs, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_folder_for_compiled_code_that_cannot_be_made_is_named(tmp_path):
+    """The run ends before its first step, with what to set."""
+    env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": "/dev/null/code"}
+    words = ["run", "--plugin", "toy", "--steps", "1", "--out", "r", "torch.compile=on"]
+    done = run_rlvr(*words, cwd=tmp_path, env=env)
+    assert done.returncode == 4
+    assert "found: /dev/null/code: Not a directory" in done.stderr
+    assert "TORCHINDUCTOR_CACHE_DIR=" in done.stderr
