@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -11,6 +12,13 @@ import structlog
 # Before torch is imported: on its tiny models two threads wait for each other more than they
 # compute, and two workers have no more cores. A test of threads asks for its own number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _lasts() -> None:
+    """What is there before a file of tests is not looked at again by each garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
