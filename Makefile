@@ -18,7 +18,7 @@ export RLVR_REQUIRE_TOOLS ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check test-tinker-independent setup setup-run rootfs lint bench clean
+.PHONY: help run test check test-tinker-independent setup setup-run rootfs lint bench clean linted tested
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,10 +26,22 @@ help: ## show this list
 run: setup-run ## train the starter model on Verilog problems and show what it learned
 	$(BIN)/rlvr run --plugin cvdp --algo grpo $(RUN_ARGS)
 
-test: setup lint ## linters, type checker, import contracts and all tests
+test: setup ## linters, type checker, import contracts and all tests
+	@$(MAKE) --no-print-directory --jobs 2 linted tested || \
+	  { echo "make test failed: linters (linted) or tests (tested), as said above"; exit 1; }
+
+tested:
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
 	  --durations 20 --durations-min 2 -m "not serial" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
+
+linted: # beside the tests it takes half its time: it has one thread
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/mypy examples/rlvr-countdown/rlvr_countdown
+	$(BIN)/mypy examples/rlvr-household/rlvr_household
+	$(BIN)/lint-imports --no-cache
 
 check: setup ## lint, types and the core's quick tests, while one works
 	@$(BIN)/mypy & types=$$!; \
@@ -44,12 +56,7 @@ test-tinker-independent: ## rlvr-tinker against a third party's server and tinke
 	@scripts/tinker_independent.sh test
 
 lint: setup ## ruff, mypy and import-linter only
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/mypy examples/rlvr-countdown/rlvr_countdown
-	$(BIN)/mypy examples/rlvr-household/rlvr_household
-	$(BIN)/lint-imports --no-cache
+	@$(MAKE) --no-print-directory linted
 
 bench: setup ## the measurements of docs/benchmarks.md
 	@set -e; for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script; done

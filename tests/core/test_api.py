@@ -307,6 +307,7 @@ def test_the_package_runs_as_a_module() -> None:
     assert done.stdout.strip() == f"rlvr {rlvr.__version__}"
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_a_name_that_is_not_public_fails_in_mypy(tmp_path: Path) -> None:
     """`from rlvr import Typo` is found before anything runs; the functions are typed."""

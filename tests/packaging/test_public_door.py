@@ -49,6 +49,7 @@ def test_what_a_plugin_module_imports_is_light() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_mypy_knows_the_names(tmp_path: Path) -> None:
     """A wrong one is an error there, a right one has its type."""

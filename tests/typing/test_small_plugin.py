@@ -18,6 +18,7 @@ from rlvr.plugins.resolve import load_object
 SOURCE = Path(__file__).with_name("small_plugin.py")
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_it_type_checks_under_strict():
     """A plugin that uses the public types as documented passes mypy --strict."""
