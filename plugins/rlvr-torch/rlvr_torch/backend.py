@@ -93,7 +93,7 @@ class TorchBackend(Backend):
         self._attention = hardware.packed_attention(self.dtype)
         self._compiler: Compiler | None = None
         if config.compile == "on" or (config.compile == "auto" and hardware.is_compiled):
-            import_compiler()
+            import_compiler(", or torch.compile=off")
             from rlvr_torch.training.compiled import compile_training
 
             compiled = compile_training(self.net, self._attention, self._threads.size)

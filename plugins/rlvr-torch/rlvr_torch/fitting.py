@@ -19,7 +19,7 @@ from rlvr_torch.models.hf.load import import_transformers, load_config, quietly
 from rlvr_torch.models.hf.supported import is_seeing
 from rlvr_torch.models.hf.tokenizer import OPTION
 from rlvr_torch.models.source import ModelSource
-from rlvr_torch.runtime.device import choose_device, memory_of, settled
+from rlvr_torch.runtime.device import choose_device, import_compiler, memory_of, settled
 
 ROOM = 0.8
 """Share of the memory for weights; the rest is for activations and sampling."""
@@ -113,6 +113,7 @@ def count_weights(where: str) -> int:
     config = load_config(where)
     seeing, blind = transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM
     kind = seeing if is_seeing(config) else blind
+    import_compiler()
     try:
         with quietly(), torch.device("meta"):
             model = kind.from_config(config, trust_remote_code=False)

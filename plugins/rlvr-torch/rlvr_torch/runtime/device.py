@@ -56,9 +56,12 @@ def allow_tf32(device: torch.device, is_allowed: bool) -> None:
         torch.set_float32_matmul_precision("high" if is_allowed else "highest")
 
 
-def import_compiler() -> None:
+def import_compiler(instead: str = "") -> None:
     """
     Import what `torch.compile` needs, which takes longer than torch, and makes a folder.
+
+    The models of transformers and PyTorch's checkpointing import it, too. `instead`: what else may
+    be tried where that fails.
 
     Raises:
         PrerequisiteError: The folder for compiled code cannot be made.
@@ -66,10 +69,12 @@ def import_compiler() -> None:
     try:
         importlib.import_module("torch._dynamo")
     except OSError as error:
+        if error.filename is None:  # of a library that cannot be loaded
+            raise
         raise PrerequisiteError(
-            "compiling (torch.compile) needs a folder that can be written.",
+            "the compiler of PyTorch (torch.compile) needs a folder that can be written.",
             f"found: {error.filename}: {error.strerror}",
-            "try: TORCHINDUCTOR_CACHE_DIR=/a/writable/folder, or torch.compile=off",
+            f"try: TORCHINDUCTOR_CACHE_DIR=/a/writable/folder{instead}",
         ) from error
 
 

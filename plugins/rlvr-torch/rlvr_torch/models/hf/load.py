@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from rlvr import BackendError, ImageProcessor, PrerequisiteError, end_ids, listed, pip_install
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.supported import build_net, is_seeing, refuse_unsupported
+from rlvr_torch.runtime.device import import_compiler
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ImportError)
@@ -71,7 +72,8 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
         bits: 4: frozen weights in 4 bits (NF4 of arXiv:2305.14314); 0: as they are.
 
     Raises:
-        PrerequisiteError: transformers is not installed; or, for 4 bits, bitsandbytes or a GPU.
+        PrerequisiteError: transformers is not installed; or, for 4 bits, bitsandbytes or a GPU;
+            or the folder for compiled code cannot be made.
         BackendError: There is no such model, a file is missing or damaged, tensors are missing or
             of the wrong shape, an adapter lies beside the model, or the architecture is not
             supported.
@@ -88,6 +90,7 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
         kind = transformers.AutoModelForImageTextToText
     else:
         kind, extra["attn_implementation"] = transformers.AutoModelForCausalLM, "eager"
+    import_compiler()
     try:
         with quietly():
             model, info = kind.from_pretrained(
