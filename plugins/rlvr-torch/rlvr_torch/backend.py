@@ -25,13 +25,14 @@ from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.hardware.engines import make_engine
 from rlvr_torch.hardware.primitives import Hardware, hardware_of
 from rlvr_torch.memory_table import say_plan
+from rlvr_torch.models.hf.load import import_compiler
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, decode_cores, suited_budget
-from rlvr_torch.runtime.device import allow_tf32, choose_device, import_compiler, settled
+from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient

@@ -15,11 +15,11 @@ from rlvr_torch.config import TorchConfig
 from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.memory_plan import RANK, trained_bytes
 from rlvr_torch.models.gpt2_files import read_config
-from rlvr_torch.models.hf.load import import_transformers, load_config, quietly
+from rlvr_torch.models.hf.load import import_compiler, import_transformers, load_config, quietly
 from rlvr_torch.models.hf.supported import is_seeing
 from rlvr_torch.models.hf.tokenizer import OPTION
 from rlvr_torch.models.source import ModelSource
-from rlvr_torch.runtime.device import choose_device, import_compiler, memory_of, settled
+from rlvr_torch.runtime.device import choose_device, memory_of, settled
 
 ROOM = 0.8
 """Share of the memory for weights; the rest is for activations and sampling."""

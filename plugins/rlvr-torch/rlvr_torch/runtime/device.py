@@ -56,28 +56,6 @@ def allow_tf32(device: torch.device, is_allowed: bool) -> None:
         torch.set_float32_matmul_precision("high" if is_allowed else "highest")
 
 
-def import_compiler(instead: str = "") -> None:
-    """
-    Import what `torch.compile` needs, which takes longer than torch, and makes a folder.
-
-    The models of transformers and PyTorch's checkpointing import it, too. `instead`: what else may
-    be tried where that fails.
-
-    Raises:
-        PrerequisiteError: The folder for compiled code cannot be made.
-    """
-    try:
-        importlib.import_module("torch._dynamo")
-    except OSError as error:
-        if error.filename is None:  # of a library that cannot be loaded
-            raise
-        raise PrerequisiteError(
-            "the compiler of PyTorch (torch.compile) needs a folder that can be written.",
-            f"found: {error.filename}: {error.strerror}",
-            f"try: TORCHINDUCTOR_CACHE_DIR=/a/writable/folder{instead}",
-        ) from error
-
-
 def free_memory(device: torch.device) -> int | None:
     """Bytes of an NVIDIA card that nobody uses; None for other devices."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None

@@ -16,11 +16,11 @@ from torch import Tensor
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.memory_plan import trained_bytes
 from rlvr_torch.models.attention import attend_over
-from rlvr_torch.models.hf.load import import_transformers, quietly
+from rlvr_torch.models.hf.load import import_compiler, import_transformers, quietly
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.lora.adapters import attach
-from rlvr_torch.runtime.device import free_memory, import_compiler
+from rlvr_torch.runtime.device import free_memory
 
 _PROBE = 128
 """Tokens of the longer pass that measures what layers keep."""

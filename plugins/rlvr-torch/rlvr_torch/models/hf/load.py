@@ -19,7 +19,6 @@ from safetensors import SafetensorError
 from rlvr import BackendError, ImageProcessor, PrerequisiteError, end_ids, listed, pip_install
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.supported import build_net, is_seeing, refuse_unsupported
-from rlvr_torch.runtime.device import import_compiler
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "tekken.json")
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError, ImportError)
@@ -39,6 +38,28 @@ def require(library: str, asked: str, extra: str = "hf") -> Any:
 def import_transformers() -> Any:
     """The library; `PrerequisiteError` where it is not installed."""
     return require("transformers", "a model hf:... was asked for")
+
+
+def import_compiler(instead: str = "") -> None:
+    """
+    Import what `torch.compile` needs, which takes longer than torch, and makes a folder.
+
+    The models of transformers and PyTorch's checkpointing import it, too. `instead`: what else may
+    be tried where that fails.
+
+    Raises:
+        PrerequisiteError: The folder for compiled code cannot be made.
+    """
+    try:
+        importlib.import_module("torch._dynamo")
+    except OSError as error:
+        if error.filename is None:  # of a library that cannot be loaded
+            raise
+        raise PrerequisiteError(
+            "the compiler of PyTorch (torch.compile) needs a folder that can be written.",
+            f"found: {error.filename}: {error.strerror}",
+            f"try: TORCHINDUCTOR_CACHE_DIR=/a/writable/folder{instead}",
+        ) from error
 
 
 def load_net(
