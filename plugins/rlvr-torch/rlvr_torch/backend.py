@@ -10,15 +10,7 @@ import numpy as np
 import structlog
 import torch
 
-from rlvr import (
-    Backend,
-    BackendError,
-    BuildContext,
-    Capabilities,
-    Datum,
-    FloatArray,
-    Loss,
-)
+from rlvr import Backend, BackendError, BuildContext, Capabilities, Datum, FloatArray, Loss
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.inbox import Inbox
