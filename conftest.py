@@ -21,6 +21,11 @@ def _lasts() -> None:
     gc.freeze()
 
 
+def pytest_unconfigure() -> None:
+    """What was set aside goes when Python ends, else libraries tell of leaks (nanobind)."""
+    gc.unfreeze()
+
+
 @pytest.fixture(autouse=True)
 def _logs_as_at_start() -> Iterator[None]:
     """

@@ -287,6 +287,26 @@ def test_what_a_crashed_process_left_is_swept(monkeypatch, tmp_path):
 
 
 @pytest.mark.places("fresh")
+def test_a_folder_is_never_seen_without_its_lock(monkeypatch, tmp_path):
+    """Another container sweeps at the moment at which the folder is there and the lock is not."""
+    monkeypatch.setattr(root.tempfile, "gettempdir", lambda: str(tmp_path))
+    done = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True)
+    lock = root._lock
+
+    def late(folder):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(root, "_lock", lock)
+            assert root.sweep() == 0
+        return lock(folder)
+
+    monkeypatch.setattr(root, "_lock", late)
+    own = root._own_folder.__wrapped__(int(done.stdout))  # whose id nobody sees, as from elsewhere
+    monkeypatch.setattr(root, "_lock", lock)
+    assert root.sweep() == 0
+    assert own.is_dir()
+
+
+@pytest.mark.places("fresh")
 def test_an_unwritable_folder_is_named(monkeypatch):
     """Where no sandbox can be made, the error says which folder and what to set."""
     monkeypatch.setattr(root.tempfile, "gettempdir", lambda: "/proc/nowhere")

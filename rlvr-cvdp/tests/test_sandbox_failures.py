@@ -13,6 +13,7 @@ import warnings
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from docker.errors import NotFound
@@ -122,6 +123,30 @@ def test_a_container_that_goes_while_others_look_is_none_of_theirs(sim_image):
             sweep_containers(client, "a test")
         left = {each["Id"] for each in client.api.containers(all=True)}
         assert not {dead, gone} & left
+
+
+@pytest.mark.parametrize("other", ["user", "host", "namespace"])
+def test_processes_that_are_not_seen_from_here_keep_their_containers(other, monkeypatch):
+    """Of another user (`hidepid`), host or container, however like ours its process ids are."""
+    here = owner_prefix()
+    with monkeypatch.context() as patch:
+        if other == "user":
+            patch.setattr(os, "getuid", lambda: 12345)
+        elif other == "host":
+            patch.setattr("socket.gethostname", lambda: "elsewhere")
+        else:
+            stat = os.stat("/proc/self/ns/mnt")
+            patch.setattr(os, "stat", lambda path: stat)
+        there = owner_prefix()
+    removed = []
+
+    def container(owner):
+        labels = {LABEL: f"{owner}999999999"}
+        return SimpleNamespace(labels=labels, remove=lambda **_: removed.append(owner))
+
+    found = SimpleNamespace(list=lambda **_: [container(there), container(here)])
+    sweep_containers(SimpleNamespace(containers=found), "a test")
+    assert removed == [here]
 
 
 # docker's client leaves the socket open that a daemon which is gone refuses

@@ -53,6 +53,14 @@ def test_problems_of_one_value_have_an_interval(n: int) -> None:
     assert interval([0.0] * n, least=-1.0) == pytest.approx((-most, most))
 
 
+def test_values_that_differ_by_rounding_are_one_value() -> None:
+    """A third is gained everywhere: from 2 of 3, from 1 of 3, from 0 of 3."""
+    thirds = [1 - 2 / 3, 2 / 3 - 1 / 3, 1 / 3] * 4
+
+    assert len(set(thirds)) > 1
+    assert interval(thirds, least=-1.0) == pytest.approx(interval([1 / 3] * 12, least=-1.0))
+
+
 def report(scores: dict[str, tuple[float, ...]]) -> EvalReport:
     return EvalReport(
         split="test", scores=scores, pass_at={}, low=0, high=0, reward_mean=0, samples=0

@@ -76,7 +76,17 @@ def test_an_installed_package_without_an_entry_point_is_told(importable_site):
     message = message_of(registry(importable_site).active, "counts")
 
     assert "no plugin named 'counts'." in message
-    assert "rlvr-counts is installed and has no plugin: add [project.entry-points.rlvr]" in message
+    assert "rlvr-counts is installed and has no plugin" in message
+    assert "if it is to have one, add [project.entry-points.rlvr]" in message
+
+
+@pytest.mark.parametrize("entries", [b"[console_scripts]\ncounts\n", b"\xff\xfe["])
+def test_an_unknown_name_of_a_package_with_damaged_metadata(entries, importable_site):
+    """The name is unknown, as any other: what its package holds breaks nothing."""
+    importable_site.add("counts", "RLVR_API = 1\n")
+    next(importable_site.path.glob("rlvr_counts-*/entry_points.txt")).write_bytes(entries)
+
+    assert "no plugin named 'counts'." in message_of(registry(importable_site).active, "counts")
 
 
 def test_a_first_party_name_says_what_to_install(importable_site, monkeypatch):

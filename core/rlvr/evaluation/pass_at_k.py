@@ -87,7 +87,7 @@ def interval(
     if not per_problem:
         return 0.0, 0.0
     values = np.asarray(per_problem)
-    if values.min() == values.max():
+    if np.ptp(values) < 1e-9:  # as 1 - 2/3 and 1/3 - 0 are one value
         others = 1 - 0.025 ** (1 / len(values))
         same = (1 - others) * float(values[0])
         return same + others * least, same + others * most

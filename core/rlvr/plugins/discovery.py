@@ -32,14 +32,14 @@ def without_entry_point(name: str) -> str:
     """What to do where a package of this name is installed and names no plugin; "" without one."""
     for package in (name, f"rlvr-{name}"):
         try:
-            dist = metadata.distribution(package)
-        except (metadata.PackageNotFoundError, ValueError):  # ValueError: an empty name
+            groups = {entry.group for entry in metadata.distribution(package).entry_points}
+        except Exception:  # none of the name, an empty name, or damaged: metadata may be anything
             continue
-        if not any(entry.group == GROUP for entry in dist.entry_points):
+        if GROUP not in groups:
             section = f"[project.entry-points.{GROUP}]"
             return (
-                f"{package} is installed and has no plugin: add {section} to its pyproject.toml, "
-                "and install it again"
+                f"{package} is installed and has no plugin: if it is to have one, add {section} "
+                "to its pyproject.toml, and install it again"
             )
     return ""
 

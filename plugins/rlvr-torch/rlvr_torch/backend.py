@@ -10,28 +10,21 @@ import numpy as np
 import structlog
 import torch
 
-from rlvr import (
-    Backend,
-    BackendError,
-    BuildContext,
-    Capabilities,
-    Datum,
-    FloatArray,
-    Loss,
-)
+from rlvr import Backend, BackendError, BuildContext, Capabilities, Datum, FloatArray, Loss
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.hardware.engines import make_engine
 from rlvr_torch.hardware.primitives import Hardware, hardware_of
 from rlvr_torch.memory_table import say_plan
+from rlvr_torch.models.hf.load import import_compiler
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.save import save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, decode_cores, suited_budget
-from rlvr_torch.runtime.device import allow_tf32, choose_device, import_compiler, settled
+from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
@@ -93,7 +86,7 @@ class TorchBackend(Backend):
         self._attention = hardware.packed_attention(self.dtype)
         self._compiler: Compiler | None = None
         if config.compile == "on" or (config.compile == "auto" and hardware.is_compiled):
-            import_compiler()
+            import_compiler(", or torch.compile=off")
             from rlvr_torch.training.compiled import compile_training
 
             compiled = compile_training(self.net, self._attention, self._threads.size)

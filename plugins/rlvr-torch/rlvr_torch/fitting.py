@@ -15,7 +15,7 @@ from rlvr_torch.config import TorchConfig
 from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.memory_plan import RANK, trained_bytes
 from rlvr_torch.models.gpt2_files import read_config
-from rlvr_torch.models.hf.load import import_transformers, load_config, quietly
+from rlvr_torch.models.hf.load import import_compiler, import_transformers, load_config, quietly
 from rlvr_torch.models.hf.supported import is_seeing
 from rlvr_torch.models.hf.tokenizer import OPTION
 from rlvr_torch.models.source import ModelSource
@@ -113,6 +113,7 @@ def count_weights(where: str) -> int:
     config = load_config(where)
     seeing, blind = transformers.AutoModelForImageTextToText, transformers.AutoModelForCausalLM
     kind = seeing if is_seeing(config) else blind
+    import_compiler()
     try:
         with quietly(), torch.device("meta"):
             model = kind.from_config(config, trust_remote_code=False)

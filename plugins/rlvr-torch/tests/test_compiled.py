@@ -487,11 +487,13 @@ def test_a_backend_that_compiles_learns_the_same(make_datum):
 
 
 @pytest.mark.slow
-def test_a_folder_for_compiled_code_that_cannot_be_made_is_named(tmp_path):
-    """The run ends before its first step, with what to set."""
+@pytest.mark.parametrize("option", ["compile=on", "checkpointing=layers", "compile=off"])
+def test_a_folder_for_compiled_code_that_cannot_be_made_is_named(option, make_hf, tmp_path):
+    """The run ends before its first step, with what to set; a model hf:... always needs it."""
     env = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": "/dev/null/code"}
-    words = ["run", "--plugin", "toy", "--steps", "1", "--out", "r", "torch.compile=on"]
-    done = run_rlvr(*words, cwd=tmp_path, env=env)
+    words = ["run", "--plugin", "toy", "--steps", "1", "--out", "r", f"torch.{option}"]
+    model = ["--model", f"hf:{make_hf('llama')}"] if option == "compile=off" else []
+    done = run_rlvr(*words, *model, cwd=tmp_path, env=env)
     assert done.returncode == 4
     assert "found: /dev/null/code: Not a directory" in done.stderr
     assert "TORCHINDUCTOR_CACHE_DIR=" in done.stderr

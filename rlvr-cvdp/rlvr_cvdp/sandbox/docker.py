@@ -184,7 +184,8 @@ class DockerSandbox(Sandbox):
 
 def owner_prefix() -> str:
     """What `LABEL` has before the owner's process id: where a process of that id would be seen."""
-    return f"{socket.gethostname()}-{os.stat('/proc/self/ns/pid').st_ino}-"
+    seen = os.stat("/proc/self/ns/pid").st_ino, os.getuid()  # with hidepid, one's own alone
+    return f"{socket.gethostname()}-{seen[0]}-{seen[1]}-"
 
 
 def sweep_containers(client: docker.DockerClient, asked: str) -> None:

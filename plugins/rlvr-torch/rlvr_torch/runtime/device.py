@@ -56,23 +56,6 @@ def allow_tf32(device: torch.device, is_allowed: bool) -> None:
         torch.set_float32_matmul_precision("high" if is_allowed else "highest")
 
 
-def import_compiler() -> None:
-    """
-    Import what `torch.compile` needs, which takes longer than torch, and makes a folder.
-
-    Raises:
-        PrerequisiteError: The folder for compiled code cannot be made.
-    """
-    try:
-        importlib.import_module("torch._dynamo")
-    except OSError as error:
-        raise PrerequisiteError(
-            "compiling (torch.compile) needs a folder that can be written.",
-            f"found: {error.filename}: {error.strerror}",
-            "try: TORCHINDUCTOR_CACHE_DIR=/a/writable/folder, or torch.compile=off",
-        ) from error
-
-
 def free_memory(device: torch.device) -> int | None:
     """Bytes of an NVIDIA card that nobody uses; None for other devices."""
     return torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None

@@ -16,7 +16,7 @@ from torch import Tensor
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.memory_plan import trained_bytes
 from rlvr_torch.models.attention import attend_over
-from rlvr_torch.models.hf.load import import_transformers, quietly
+from rlvr_torch.models.hf.load import import_compiler, import_transformers, quietly
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Net
 from rlvr_torch.models.lora.adapters import attach
@@ -70,6 +70,7 @@ def checkpoint_where_meant(config: TorchConfig, net: Net, tokens: int, dtype: to
 
 def checkpoint_layers(net: Net) -> None:
     """From now on each layer of the net keeps only its input for the backward pass."""
+    import_compiler()  # as `torch.utils.checkpoint` does when it is called
     for layer in net.layers:
         layer.forward = partial(_recomputed, layer.forward)
 

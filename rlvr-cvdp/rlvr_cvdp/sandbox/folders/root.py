@@ -36,8 +36,9 @@ def _own_folder(pid: int) -> Path:
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
             raise PrerequisiteError(f"{folder} belongs to somebody else; set TMPDIR")
         sweep()
-        own = Path(tempfile.mkdtemp(prefix=f"{pid}-", dir=folder))
-        _lock(own)  # until this process ends, and all that it forks
+        made = Path(tempfile.mkdtemp(prefix="new-", dir=folder))  # which nobody sweeps
+        _lock(made)  # until this process ends, and all that it forks
+        own = made.rename(made.with_name(made.name.replace("new", str(pid), 1)))
     except OSError as error:
         if isinstance(error, PrerequisiteError):
             raise

@@ -40,6 +40,28 @@ def import_transformers() -> Any:
     return require("transformers", "a model hf:... was asked for")
 
 
+def import_compiler(instead: str = "") -> None:
+    """
+    Import what `torch.compile` needs, which takes longer than torch, and makes a folder.
+
+    The models of transformers and PyTorch's checkpointing import it, too. `instead`: what else may
+    be tried where that fails.
+
+    Raises:
+        PrerequisiteError: The folder for compiled code cannot be made.
+    """
+    try:
+        importlib.import_module("torch._dynamo")
+    except OSError as error:
+        if error.filename is None:  # of a library that cannot be loaded
+            raise
+        raise PrerequisiteError(
+            "the compiler of PyTorch (torch.compile) needs a folder that can be written.",
+            f"found: {error.filename}: {error.strerror}",
+            f"try: TORCHINDUCTOR_CACHE_DIR=/a/writable/folder{instead}",
+        ) from error
+
+
 def load_net(
     where: str,
     *,
@@ -71,7 +93,8 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
         bits: 4: frozen weights in 4 bits (NF4 of arXiv:2305.14314); 0: as they are.
 
     Raises:
-        PrerequisiteError: transformers is not installed; or, for 4 bits, bitsandbytes or a GPU.
+        PrerequisiteError: transformers is not installed; or, for 4 bits, bitsandbytes or a GPU;
+            or the folder for compiled code cannot be made.
         BackendError: There is no such model, a file is missing or damaged, tensors are missing or
             of the wrong shape, an adapter lies beside the model, or the architecture is not
             supported.
@@ -88,6 +111,7 @@ def read_model(where: str, *, dtype: torch.dtype = torch.float32, bits: int = 0)
         kind = transformers.AutoModelForImageTextToText
     else:
         kind, extra["attn_implementation"] = transformers.AutoModelForCausalLM, "eager"
+    import_compiler()
     try:
         with quietly():
             model, info = kind.from_pretrained(
