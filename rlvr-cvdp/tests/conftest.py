@@ -137,12 +137,13 @@ class Judge:
         """What a coroutine gives that uses `sandbox`."""
         try:
             return self._runner.run(work)
-        except BaseException:  # a time limit of the test, too: nothing of it goes on in the next
+        except BaseException as error:  # nothing of it goes on in the next
             left = asyncio.all_tasks(self._runner.get_loop())
             for task in left:
                 task.cancel()
             self._runner.run(_ended(left))
-            self.end()
+            if not isinstance(error, Exception):  # a time limit of the test: anywhere in the loop
+                self.end()
             raise
 
     async def sandbox(
