@@ -21,10 +21,9 @@ HEAD = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a + 8'd1;\n"
 
 
 def _left(bench) -> list[str]:
-    """Work folders of this process that are still there when its sandboxes have ended."""
-    bench.judged.end()
-    own = root._own_folder(os.getpid())
-    return [entry.name for entry in own.iterdir() if entry.name.startswith("v")]
+    """Work folders of this process that are no warm sandbox's which waits for an answer."""
+    entries = set(root._own_folder(os.getpid()).iterdir()) - bench.judged.waiting()
+    return [entry.name for entry in entries if entry.name.startswith("v")]
 
 
 def _descendants() -> set[int]:
