@@ -209,9 +209,9 @@ def test_a_sample_that_is_not_there(tmp_path, capsys):
     assert "--sample picks a line of --completions" in capsys.readouterr().err
 
 
-@pytest.mark.places("warm", "rootfs", "docker")
+@pytest.mark.places("fresh", "rootfs", "docker")
 def test_every_sandbox_records(bench, place, tmp_path):
-    """A warm worker, on a root or in a container, leaves the same waveform as a fresh sandbox."""
+    """A fresh sandbox, a root and a container leave the waveform that the command's warm one does."""
     sandbox = open_sandbox(CvdpConfig(**bench.place))
     record = bench.problem().payload
 
