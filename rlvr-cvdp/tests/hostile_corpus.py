@@ -470,7 +470,7 @@ wait_for_the_limit(3)
 reached()
 """,
     "disk of many small files": """
-for number in range(6_000):
+for number in range(2_600):
     os.close(os.open(f"{WRITABLE}/small{number}", os.O_CREAT | os.O_WRONLY))
 wait_for_the_limit(3)
 reached()
