@@ -211,7 +211,7 @@ def test_a_sample_that_is_not_there(tmp_path, capsys):
 
 @pytest.mark.places("fresh", "rootfs", "docker")
 def test_every_sandbox_records(bench, place, tmp_path):
-    """A fresh sandbox, a root and a container leave the waveform that the command's warm one does."""
+    """Fresh, on a root and in a container: the waveform that the command's warm sandbox leaves."""
     sandbox = open_sandbox(CvdpConfig(**bench.place))
     record = bench.problem().payload
 
