@@ -109,7 +109,7 @@ PLACES = ("fresh", "warm", "rootfs", "docker")
 
 T = TypeVar("T")
 DATASET = "rows.jsonl"
-AT_ONCE = 6
+AT_ONCE = 3
 """Answers that are judged side by side: what they wait for goes by once."""
 _OF_SANDBOX = (
     *("sandbox", "rootfs", "image", "provision", "warm"),
@@ -137,12 +137,13 @@ class Judge:
         """What a coroutine gives that uses `sandbox`."""
         try:
             return self._runner.run(work)
-        except BaseException:  # a time limit of the test, too: nothing of it goes on in the next
+        except BaseException as error:  # nothing of it goes on in the next
             left = asyncio.all_tasks(self._runner.get_loop())
             for task in left:
                 task.cancel()
             self._runner.run(_ended(left))
-            self.end()
+            if not isinstance(error, Exception):  # a time limit of the test: anywhere in the loop
+                self.end()
             raise
 
     async def sandbox(
@@ -153,12 +154,14 @@ class Judge:
         options = [getattr(config, name) for name in _OF_SANDBOX]
         others = [path for path in hidden if path.name != DATASET]
         key = (*options, workers, *others, sys.executable, *sorted(variables.items()))
-        if key not in self._open:
-            while len(self._open) >= _MOST_OPEN:
+        found = self._open.pop(key, None)
+        if found is None:
+            while len(self._open) >= _MOST_OPEN:  # the one that was used longest ago ends
                 await self._open.pop(next(iter(self._open))).__aexit__()
             opened = open_sandbox(config, workers=workers, hidden=hidden)
-            self._open[key] = await opened.__aenter__()
-        return self._open[key]
+            found = await opened.__aenter__()
+        self._open[key] = found
+        return found
 
     async def opened(self, reward: CvdpReward) -> CvdpReward:
         """A reward that judges in the sandbox of its options."""
@@ -177,13 +180,17 @@ class Judge:
         judging = [self._judged(reward, *case) for case in cases]
         return await asyncio.gather(*judging, return_exceptions=True)
 
-    async def _end(self) -> None:
-        while self._open:
-            await self._open.popitem()[1].__aexit__()
+    def waiting(self) -> set[Path]:
+        """The folders of all sandboxes that stay warm for the next answer."""
+        return {worker.folder for opened in self._open.values() for worker in opened._waiting}
 
-    def end(self) -> None:
-        """End all sandboxes; the next answer starts new ones."""
-        self._runner.run(self._end())
+    async def _end(self, name: str) -> None:
+        for key in [key for key, opened in self._open.items() if name in ("", opened.name)]:
+            await self._open.pop(key).__aexit__()
+
+    def end(self, name: str = "") -> None:
+        """End all sandboxes, or those of a name; the next answer starts new ones."""
+        self._runner.run(self._end(name))
 
     def close(self) -> None:
         """End all sandboxes, and the loop that they live in."""
@@ -275,7 +282,7 @@ def judged() -> Iterator[Judge]:
 def containers(judged: Judge, sim_image: str) -> Iterator[str]:
     """The image of the sandboxes in Docker, which end before its daemon does."""
     yield sim_image
-    judged.end()
+    judged.end("docker")
 
 
 @pytest.fixture

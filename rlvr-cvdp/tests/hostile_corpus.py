@@ -417,7 +417,7 @@ finally:
     for child in children:
         os.kill(child, 9)
 """,
-    "memory": "block = bytearray(1_500_000_000); reached()",
+    "memory": "block = bytearray(800_000_000); reached()",
     "memory in sockets": """
 kept = []
 for _ in range(500):
@@ -438,7 +438,7 @@ try:
     for _ in range(8):
         child = os.fork()
         if not child:
-            block = bytearray(b"x") * 300_000_000
+            block = bytearray(b"x") * 160_000_000
             os.write(far, b"x")
             time.sleep(60)
             os._exit(0)
@@ -454,7 +454,7 @@ finally:
     "disk": """
 for number in range(12):
     with open(f"{WRITABLE}/big{number}", "wb") as file:
-        file.write(bytes(10_000_000))
+        file.write(bytes(4_000_000))
 wait_for_the_limit(3)
 reached()
 """,
@@ -465,12 +465,12 @@ for _ in range(40):
     os.chdir("d" * 200)
 for number in range(12):
     with open(f"big{number}", "wb") as file:
-        file.write(bytes(10_000_000))
+        file.write(bytes(4_000_000))
 wait_for_the_limit(3)
 reached()
 """,
     "disk of many small files": """
-for number in range(14_000):
+for number in range(2_600):
     os.close(os.open(f"{WRITABLE}/small{number}", os.O_CREAT | os.O_WRONLY))
 wait_for_the_limit(3)
 reached()
@@ -480,7 +480,7 @@ kept = []
 for number in range(12):
     kept.append(open(f"{WRITABLE}/gone", "wb"))
     os.unlink(f"{WRITABLE}/gone")
-    kept[-1].write(bytes(10_000_000))
+    kept[-1].write(bytes(4_000_000))
     kept[-1].flush()
 wait_for_the_limit(3)
 reached()
@@ -496,7 +496,7 @@ for folder in ("/tmp", "/dev/shm"):
     with open(folder + "/rlvr-big", "wb") as file:
         try:
             for _ in range(12):
-                file.write(bytes(10_000_000))
+                file.write(bytes(4_000_000))
             reached(folder)
         finally:
             os.unlink(file.name)
@@ -508,7 +508,7 @@ sys.stdout.flush()
 print("REACHED")
 """,
     "time": """
-while time.process_time() < 2.5:  # of the processor: a busy machine gives less of it
+while time.process_time() < 2.0:  # of the processor: a busy machine gives less of it
     pass
 reached()
 """,

@@ -140,7 +140,7 @@ def test_a_design_cannot_tell_the_harness_by_its_plusargs(bench, question):
 
 
 @pytest.mark.parametrize("over", [PLACE, "/code/rundir/sim_build/sim.vvp", "/rlvr/out/launches"])
-@pytest.mark.parametrize("kind", ["string", "vector", "computed"])
+@pytest.mark.parametrize("kind", ["string", "computed", "vector"])
 def test_waves_over_a_file_of_the_verdict_reach_nothing(bench, over, kind):
     """Waves under a name that is computed go to a file that nobody reads."""
     name = {

@@ -29,7 +29,7 @@ pytestmark = [
 
 SECRET, WORD = "rlvr-secret-5d1c0f", f"rlvr-word-{os.getpid()}"
 OWN = {"its own files"}
-TIGHT = {"memory_mb": 1000, "disk_mb": 50, "file_mb": 20, "processes": 100, "output_mb": 2}
+TIGHT = {"memory_mb": 500, "disk_mb": 8, "file_mb": 4, "processes": 100, "output_mb": 2}
 TIGHT |= {"idle_s": 5}  # no program waits so long: another limit must stop it
 NEEDS_ROOT = (
     *("capabilities", "another root", "a mount", "a device node", "devices of this machine"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from functools import partial
 from unittest.mock import Mock
@@ -131,27 +130,26 @@ def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
-def test_a_machine_that_fails_once_costs_no_answer_its_reward(bench):
+def test_a_machine_that_fails_once_costs_no_answer_its_reward(bench, monkeypatch):
     """An answer that is disturbed once, and not with the known answer, is judged once more."""
     problem = bench.problem()
 
     async def judge() -> tuple[float, bool]:
-        async with bench.reward() as reward:
-            sandbox = reward._sandbox
-            slot, seen = sandbox.slot, []
+        reward = await bench.judged.opened(bench.reward())
+        slot, seen = reward._sandbox.slot, []
 
-            def failing(stack):
-                seen.append(1)
-                if len(seen) == 1:
-                    raise VerifierError("the machine failed")
-                return slot(stack)
+        def failing(stack):
+            seen.append(1)
+            if len(seen) == 1:
+                raise VerifierError("the machine failed")
+            return slot(stack)
 
-            sandbox.slot = failing
-            answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
-            outcome = await reward(problem, answer)
-            return outcome.score01, outcome.evidence["control"]
+        monkeypatch.setattr(reward._sandbox, "slot", failing)
+        answer = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
+        outcome = await reward(problem, answer)
+        return outcome.score01, outcome.evidence["control"]
 
-    assert asyncio.run(judge()) == (1.0, True)
+    assert bench.judged.run(judge()) == (1.0, True)
 
 
 @pytest.mark.integration
@@ -166,17 +164,17 @@ def test_an_earlier_right_answer_is_the_known_one(bench):
     )
 
     async def judge() -> list[float]:
-        async with bench.reward(idle_s=1.0) as reward:
-            with pytest.raises(VerifierError, match="waits"):
-                await reward(problem, waits)
-            return [(await reward(problem, answer)).score01 for answer in (right, waits)]
+        reward = await bench.judged.opened(bench.reward(idle_s=1.0))
+        with pytest.raises(VerifierError, match="waits"):
+            await reward(problem, waits)
+        return [(await reward(problem, answer)).score01 for answer in (right, waits)]
 
-    assert asyncio.run(judge()) == [1.0, 0.0]
+    assert bench.judged.run(judge()) == [1.0, 0.0]
 
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
-@pytest.mark.places("fresh", "warm")
+@pytest.mark.places("warm")  # a linter waits in fresh ones too in test_cheats.py
 @pytest.mark.parametrize("tool", ["verilator", "yosys"])
 def test_a_linter_or_synthesizer_that_waits_is_wrong(bench, tool):
     """The other tools of a harness, waiting for a pipe through a macro, are the answer's doing."""
@@ -311,7 +309,8 @@ def _watched(monkeypatch, tmp_path, looks, **changes) -> str:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     current = [(0.0, True)]
-    process = Mock(pid=os.getpid(), is_crowded=lambda most: False, activity=lambda: current[0])
+    gone = 2**22  # above every process id: what a look reads of it takes no time
+    process = Mock(pid=gone, is_crowded=lambda most: False, activity=lambda: current[0])
     watch = LimitMonitor(tmp_path, _limits(**changes), process)
     said = ""
     for at, cpu_s, is_busy in looks:

@@ -37,7 +37,7 @@ def _with(bench, body: str):
 
 def test_a_launch_that_the_harness_gives_up_is_a_wrong_answer(bench):
     """A harness with a time limit of its own kills a design that hangs: wrong, and soon."""
-    problem = _with(bench, 'assert start("a", 1) == 0')
+    problem = _with(bench, 'assert start("a", 0.6) == 0')
     begun = time.monotonic()
     reward = bench.rtl(bench.right.replace("endmodule", HANG + "endmodule"), problem)
     assert reward.score01 == 0.0
@@ -51,7 +51,7 @@ def test_what_is_left_running_does_not_hold_the_service(bench):
 from threading import Thread
 import time
 Thread(target=start, args=("b", None), daemon=True).start()
-time.sleep(1)
+time.sleep(0.6)
 print("leaving", flush=True)
 os._exit(1)
 """

@@ -21,10 +21,9 @@ HEAD = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a + 8'd1;\n"
 
 
 def _left(bench) -> list[str]:
-    """Work folders of this process that are still there when its sandboxes have ended."""
-    bench.judged.end()
-    own = root._own_folder(os.getpid())
-    return [entry.name for entry in own.iterdir() if entry.name.startswith("v")]
+    """Work folders of this process that are no warm sandbox's which waits for an answer."""
+    entries = set(root._own_folder(os.getpid()).iterdir()) - bench.judged.waiting()
+    return [entry.name for entry in entries if entry.name.startswith("v")]
 
 
 def _descendants() -> set[int]:
@@ -134,11 +133,11 @@ def test_processes_are_bounded(bench, bomb, place):
 
     async def judge() -> list[Reward]:
         async with bench.reward(processes=100) as reward:
-            return [await reward(problem, answer) for answer in (right, evil, right)]
+            return [await reward(problem, answer) for answer in (evil, right)]
 
     begun = time.monotonic()
-    first, bombed, after = asyncio.run(judge())
-    assert [first.score01, bombed.score01, after.score01] == [1.0, 0.0, 1.0], bombed.evidence
+    bombed, after = asyncio.run(judge())
+    assert [bombed.score01, after.score01] == [0.0, 1.0], bombed.evidence
     if place != "docker":  # a container refuses the fork, which the harness is told
         assert "more processes" in bombed.evidence["why"]
         assert bombed.evidence["stage"] == "processes"
@@ -173,7 +172,7 @@ def test_a_text_that_waits_for_a_pipe_is_a_wrong_answer(bench, pipe, options):
     if "syntax" in options:
         require_tool("verilator", "sudo apt-get install -y verilator")
     test = "import pytest\n" + bench.runner.replace(
-        "def test_runner():", "@pytest.mark.parametrize('n', range(20))\ndef test_runner(n):"
+        "def test_runner():", "@pytest.mark.parametrize('n', range(4))\ndef test_runner(n):"
     )
     problem = bench.problem(harness={"src/test_runner.py": test})
     begun = time.monotonic()

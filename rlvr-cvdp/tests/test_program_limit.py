@@ -76,7 +76,7 @@ def answer(number: int) -> str:
 def test_many_turns_at_once_run_few_programs(bench: Any, programs: Counter, mode: str) -> None:
     """Nobody else bounds them: with two workers there are two programs, and never a third."""
     said = "```run compile\n```" if mode == "agent" else answer(1)
-    turns = 12
+    turns = 6
     extra = {"context": {"rtl/inc.sv": bench.right}} if mode == "agent" else {}
     context = BuildContext(dataset=bench.dataset(bench.row(**extra)), workers=2)
     config = CvdpConfig(**{**bench.place, "warm": 0}, turns=3, mode=mode, feedback_tests=False)
@@ -112,11 +112,11 @@ def test_turns_hidden_tests_and_verdicts_share_one_limit(
 
     async def work() -> list[Any]:
         async with task, reward, asyncio.timeout(150):
-            return await asyncio.gather(*map(verdict, range(2)), *map(turn, range(2)))
+            return await asyncio.gather(verdict(0), *map(turn, range(2)))
 
     found = asyncio.run(work())
 
-    assert found[:2] == [0.0] * 2
+    assert found[0] == 0.0
     assert programs.most == workers
 
 

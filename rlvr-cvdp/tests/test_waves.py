@@ -29,7 +29,7 @@ import os
 import pytest
 from GENERATION import get_runner
 
-@pytest.mark.parametrize("p", range(6))
+@pytest.mark.parametrize("p", range(5))
 def test_runner(p):
     runner = get_runner("icarus")
     runner.build(sources=os.getenv("VERILOG_SOURCES").split(), hdl_toplevel="inc", always=True,
@@ -79,7 +79,7 @@ def test_the_default_form_is_fst(bench, tmp_path, capsys):
 
 
 def test_a_harness_that_refuses_waves_and_many_launches(bench, tmp_path):
-    """`waves=False` is overruled; three of five failing launches are kept, the passing one not."""
+    """`waves=False` is overruled; three of four failing launches are kept, the passing one not."""
     runner = PARAMETRISED.replace("GENERATION", "cocotb_tools.runner")
     folder = record(bench, tmp_path, DESIGN, harness={"src/test_runner.py": runner})
     assert sorted(p.name for p in folder.iterdir()) == [
@@ -103,7 +103,7 @@ def test_cocotb_1(bench, tmp_path):
 
 def test_only_simulations_that_hold_the_test(bench, tmp_path):
     """`--test` looks at that test alone: `large` passes with P=0 and is recorded there."""
-    runner = PARAMETRISED.replace("GENERATION", "cocotb_tools.runner").replace("range(6)", "[0, 1]")
+    runner = PARAMETRISED.replace("GENERATION", "cocotb_tools.runner").replace("range(5)", "[0, 1]")
     text = DESIGN.replace("P > 0 ? a :", "P > 0 && a < 9 ? a :")
     harness = {"src/test_runner.py": runner}
     folder = record(bench, tmp_path, text, "--test", "large", harness=harness)
@@ -209,9 +209,9 @@ def test_a_sample_that_is_not_there(tmp_path, capsys):
     assert "--sample picks a line of --completions" in capsys.readouterr().err
 
 
-@pytest.mark.places("warm", "rootfs", "docker")
+@pytest.mark.places("fresh", "rootfs", "docker")
 def test_every_sandbox_records(bench, place, tmp_path):
-    """A warm worker, on a root or in a container, leaves the same waveform as a fresh sandbox."""
+    """Fresh, on a root and in a container: the waveform that the command's warm sandbox leaves."""
     sandbox = open_sandbox(CvdpConfig(**bench.place))
     record = bench.problem().payload
 

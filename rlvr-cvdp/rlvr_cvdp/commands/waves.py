@@ -47,7 +47,7 @@ def waves(argv: list[str]) -> int:
         timeout_s=options.timeout_s,
         file_mb=options.file_mb,
         disk_mb=_COPIES * options.file_mb,
-        warm=0,
+        warm=1,  # one start of Python for pytest and all the launches
         **sandbox_keywords(options),
     )
     recording = asyncio.run(_record(record, answer.files, config, options))

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 PLACEHOLDER = "+" + 200 * "_"
 """Last argument of this process; a simulation has its own written over it."""
@@ -57,6 +58,9 @@ def preload() -> None:
     for name in (*_PRELOADED[os.environ.get("RLVR_COCOTB", "2")], *_MORE, *plugins):
         with contextlib.suppress(Exception):
             importlib.import_module(name)
+    with contextlib.suppress(Exception):  # looked up anew each time that pytest's header names it
+        pluggy: Any = importlib.import_module("pluggy")
+        pluggy.__version__ = pluggy.__version__
 
 
 def allow_a_look(is_allowed: bool) -> None:

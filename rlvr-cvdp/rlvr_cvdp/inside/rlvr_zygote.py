@@ -340,8 +340,9 @@ def _scan() -> Any:
 def serve() -> None:
     """Serve commands until the end; returns only in a child that is to simulate."""
     atexit.register(end_quickly)  # the first that is registered is the last that runs
+    gc.disable()  # nearly all that is loaded stays: looking for garbage costs more than it frees
     preload()
-    gc.collect()
     gc.freeze()
+    gc.enable()
     allow_a_look(False)
     _Zygote(_scan()).loop()

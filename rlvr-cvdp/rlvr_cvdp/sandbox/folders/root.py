@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import compileall
 import contextlib
 import fcntl
 import functools
@@ -137,6 +138,8 @@ def inside_folder(pid: int, python: str) -> Path:
         shutil.copyfile(_INSIDE / name, folder / "python" / name)
     shutil.copyfile(_PACKAGE / "verify" / "forbidden_calls.py", folder / "scan.py")
     shutil.copyfile(Path(tidy.__file__), folder / "python" / "rlvr_tidy.py")
+    # No sandbox could keep the bytecode; it names the place inside, none of this machine.
+    compileall.compile_dir(str(folder / "python"), ddir="/rlvr/python", quiet=2)
     for script, names in (
         ("iverilog.sh", ("iverilog",)),
         ("vvp.sh", ("vvp",)),
