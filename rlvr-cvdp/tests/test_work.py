@@ -262,7 +262,7 @@ def test_what_is_too_large_for_a_solver_is_compared_but_for_names(bench, name):
 LOOP = """\
 module inc(input [7:0] a, output reg [7:0] y);
   integer i;
-  always @* begin y = a; for (i = 0; i < 2000000; i = i + 1) y = y + 1; end
+  always @* begin y = a; for (i = 0; i < 100000; i = i + 1) y = y + 1; end
 endmodule
 """
 
@@ -282,7 +282,7 @@ def test_a_long_loop_of_constants_costs_few_seconds(bench, monkeypatch):
     monkeypatch.setattr(same, "runs", counted)
     problem = bench.problem(context={"rtl/inc.sv": GIVEN})
     assert bench.rtl(LOOP, problem).value == 0.5
-    assert [name for name, _ in asked].count("yosys") == 1
+    assert [name for name, _ in asked].count("/rlvr/real/yosys") == 1
 
 
 def test_a_changed_design_counts(bench):
