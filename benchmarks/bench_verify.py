@@ -178,7 +178,9 @@ def run(args: argparse.Namespace, judges: Mapping[str, Judge], most: int) -> int
             print(show_mix(name, most, results["mixes"][name]), flush=True)
     few = {str(workers): our_turns(WARM) for workers in args.workers}
     scaling = {
-        workers: spread([len(answers) / judge(answers, int(workers)).seconds for _ in range(3)])
+        workers: spread(
+            [len(answers) / judge(answers, int(workers)).seconds for _ in range(args.rounds)]
+        )
         for workers, judge in few.items()
     }
     results["scaling"] = {"mix": args.mixes[-1], "per_second": scaling}

@@ -353,6 +353,28 @@ def test_what_verilator_cannot_compile_is_no_objection(bench):
 
 
 @pytest.mark.places("warm")
+def test_a_reference_is_judged_once_for_many_answers(bench, monkeypatch):
+    """Beside itself and under random inputs; each answer is still judged itself."""
+    monkeypatch.setattr(second_opinion, "passes_verilated", nothing)
+    asked = []
+
+    async def counted(opinion, judge, problem, files):
+        asked.append((problem.digest, files["rtl/inc.sv"]))
+        return await is_right(opinion, judge, problem, files)
+
+    is_right = second_opinion._Opinion._is_right
+    monkeypatch.setattr(second_opinion._Opinion, "_is_right", counted)
+    reference = HONEST["reference"].replace("8'd1", "8'h1")
+    problem = bench.problem(targets={"rtl/inc.sv": reference})
+    for text, is_confirmed in ((HONEST["minus"], 1.0), (TUNED, 0.0), (TUNED, 0.0)):
+        first, second = opinions(bench, text, problem)
+        assert (first, second.score01) == (1.0, is_confirmed), second.evidence
+    beside = [digest for digest, text in asked if text == reference]
+    assert len(beside) == len(set(beside)) == 2
+    assert sum(text == TUNED for _, text in asked) > len(beside)
+
+
+@pytest.mark.places("warm")
 def test_an_answer_made_for_a_seed_is_found(bench):
     """Right for the numbers of the first seed, wrong with others; no reference is needed."""
     target = {"rtl/inc.sv": ""}

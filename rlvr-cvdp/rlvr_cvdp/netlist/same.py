@@ -152,7 +152,7 @@ class _Place:
 
     async def yosys(self, script: str) -> bool:
         (self.slot.folder / "tree" / "src" / ".rlvr_same.ys").write_text(script, encoding="utf-8")
-        words = ["yosys", "-q", "-s", "/code/src/.rlvr_same.ys"]
+        words = ["/rlvr/real/yosys", "-q", "-s", "/code/src/.rlvr_same.ys"]
         return await runs(words, self.slot, self.limits)
 
     async def compare(self, parameters: Mapping[str, Mapping[str, int]]) -> bool | None:

@@ -16,7 +16,7 @@ from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.results.plain import read_plain
 from rlvr_cvdp.sandbox import Limits, SandboxLease
 
-_COMPILER = ("/rlvr/real/iverilog", "-g2012")
+_COMPILER, _YOSYS = ("/rlvr/real/iverilog", "-g2012"), "/rlvr/real/yosys"
 
 
 def folders_of(paths: Collection[str]) -> list[str]:
@@ -111,7 +111,7 @@ class Workplace:
         script = f"read_verilog -sv {' '.join(self.sources)}; hierarchy -top {self.top}; proc; "
         script += "flatten; opt -full; opt_clean; "
         script += "tee -q -o /rlvr/out/cone select -count o:* %ci* i:* %i"
-        made = await self._made("cone", "/rlvr/real/yosys", "-q", "-p", script)
+        made = await self._made("cone", _YOSYS, "-q", "-p", script)
         found = re.search(r"(\d+) objects", made or "")
         return int(found[1]) == 0 if found else None
 

@@ -39,6 +39,8 @@ from rlvr_cvdp.waves.replay import replay_problem
 SEEDS = (7001, 7002, 7003)
 _LARGEST = 20_000_000
 """Of a waveform that is compared; in characters."""
+_right_references: set[str] = set()
+"""Keys of verdicts that called a reference right: of many answers' problem it is asked once."""
 
 
 async def second_opinion(
@@ -106,7 +108,7 @@ class _Opinion:
             other = self._judge.with_seed(seed)
             if await self._is_right(other, self._problem, self._files):
                 passed += 1
-            elif not self._golden or await self._is_right(other, self._problem, self._golden):
+            elif not self._golden or await self._is_golden_right(other, self._problem):
                 failed += 1
             if max(passed, failed) > len(SEEDS) // 2:
                 break
@@ -115,6 +117,16 @@ class _Opinion:
     async def _is_right(self, judge: RewardFn, problem: Problem, files: Mapping[str, str]) -> bool:
         answer = Trajectory(problem_id=problem.id, files=dict(files))
         return (await judge(problem, answer)).score01 == 1.0
+
+    async def _is_golden_right(self, judge: RewardFn, problem: Problem) -> bool:
+        answer = Trajectory(problem_id=problem.id, files=dict(self._golden))
+        key = judge.verdict_key(problem, answer) or ""
+        if key in _right_references:
+            return True
+        is_right = await self._is_right(judge, problem, self._golden)
+        if is_right and key:
+            _right_references.add(key)
+        return is_right
 
     async def as_netlist(self) -> bool | None:
         """Whether its netlist passes the tests; None also where yosys cannot make one of it."""
@@ -128,8 +140,8 @@ class _Opinion:
         """Whether a comparison with the reference finds no difference; None: it is no judge."""
         if twin is None:
             return None
-        compared = evolve(self._problem, payload=twin)
-        if not await self._is_right(self._judge, compared, self._golden):
+        compared = evolve(self._problem, payload=twin, digest=twin.digest())
+        if not await self._is_golden_right(self._judge, compared):
             return None
         return await self._is_right(self._judge, compared, self._files)
 
