@@ -1,11 +1,11 @@
 """
 `rlvr` in a process of its own that need not import PyTorch first.
 
-A server imports the core and what is slow, once for all tests of a worker, and forks for each
-command. The child has its own arguments, folder, environment, output and exit, imports the plugins
-anew, and runs what is registered for its exit. A process between the two waits for it, so that
-several commands can run at once. Nothing that the server imports may have looked at its
-environment, or found anything out: the child finds all that for itself.
+A server imports the core, parts of our plugins and what is slow, once for all tests of a worker,
+and forks for each command. The child has its own arguments, folder, environment, output and exit,
+finds and loads the plugins itself, and runs what is registered for its exit. A process between the
+two waits for it, so that several commands can run at once. Nothing that the server imports may have
+looked at its environment, or found anything out: the child finds all that for itself.
 """
 
 from __future__ import annotations
@@ -34,10 +34,19 @@ _IMPORTED: tuple[str, ...] = (
     "numpy",
     "pluggy",
 )
-_IMPORTED += ("httpx", "torch.fx.experimental.symbolic_shapes")
-_IMPORTED += ("rich.console", "safetensors.torch", "structlog", "sympy", "tokenizers", "torch")
+_IMPORTED += ("httpx", "hypothesis", "numpy.random", "pytest", "safetensors.torch", "structlog")
+_IMPORTED += (
+    "rich.console",
+    "sympy",
+    "tokenizers",
+    "torch",
+    "torch.fx.experimental.symbolic_shapes",
+)
 _OURS = tuple(f"rlvr.cli.{name}" for name in ("audit", "evaluate", "plugins", "run", "runs"))
-_OURS += ("rlvr.builtin.learning_curve", "rlvr.builtin.toy")
+_OURS += tuple(f"rlvr.builtin.{name}" for name in ("file_checkpoints", "learning_curve", "toy"))
+_OURS += tuple(f"rlvr_algos.{name}" for name in ("advantages.group", "losses.grpo"))
+_OURS += ("rlvr_chess.task", "rlvr_cvdp.task", "rlvr_distill.loss", "rlvr_sad.task")
+_OURS += ("rlvr_servers.backend", "rlvr_torch.backend")
 _IMPORTED += _OURS
 _THREADS = {"OMP_NUM_THREADS": "1"}
 _MODULE = "rlvr.cli.main"
