@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import Started, start_rlvr
 
 from rlvr.testing import require_tool
 
@@ -313,35 +314,58 @@ def test_wrong_file_of_answers(rlvr: Rlvr, tmp_path: Path) -> None:
     _assert_explained(done, 2, "a.jsonl", "none for any of the 4 problems")
 
 
-@_row("full disk")
-@pytest.mark.parametrize("during", ["checkpoint", "trajectories"])
-def test_full_disk(one_step: Path, tmp_path: Path, during: str) -> None:
-    """A disk that fills up costs what is new, not the old checkpoint, which is named; exit 6."""
+FULL = """
+import sys
+from rlvr.cli.main import main
+
+for during in sys.argv[1:3]:
+    words = [*sys.argv[3:], "--steps", "3", "--out", f"{during}/run", "checkpoint.every=1"]
+    print(f"exit {main(words)}")
+    print("====", file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def full(one_step: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    """What two runs say whose disk fills up, and the checkpoints that they leave."""
     require_tool("bwrap")
     size = _pages(one_step)
-    if during == "checkpoint":
-        size += _pages(one_step / "checkpoints") // 2
-    else:  # one step and its checkpoint fit, and half of what the next one samples
-        size += _pages(one_step / "trajectories") // 2
-        size -= (one_step / "curve.png").stat().st_size
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    train = [sys.executable, "-m", "rlvr.cli.main", "run", *TINY, "--steps", "3"]
-    script = '"$@" --out disk/run checkpoint.every=1; echo "exit $?"; ls disk/run/checkpoints'
+    sizes = {
+        "checkpoint": size + _pages(one_step / "checkpoints") // 2,
+        # one step and its checkpoint fit, and half of what the next one samples
+        "trajectories": size + _pages(one_step / "trajectories") // 2
+        - (one_step / "curve.png").stat().st_size,
+    }  # fmt: skip
+    folder = tmp_path_factory.mktemp("full")
+    disks: list[str] = []
+    for during, size in sizes.items():
+        (folder / during).mkdir()
+        disks += ["--size", str(size), "--tmpfs", str(folder / during)]
+    left = "; ".join(f"echo ====; ls {during}/run/checkpoints" for during in sizes)
 
     done = subprocess.run(
-        ["bwrap", "--dev-bind", "/", "/", "--size", str(size), "--tmpfs", str(disk),
-         "--chdir", str(tmp_path), "sh", "-c", script, "sh", *train],
+        ["bwrap", "--dev-bind", "/", "/", *disks, "--chdir", str(folder),
+         "sh", "-c", f'"$@"; {left}', "sh", sys.executable, "-c", FULL, *sizes, "run", *TINY],
         capture_output=True, text=True, timeout=240, check=False,
-        env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
-    assert "exit 6" in done.stdout, done.stdout + done.stderr
-    assert "No space left on device" in done.stderr
-    assert "last good checkpoint: disk/run/checkpoints/step-000001" in done.stderr
-    assert ("run directory" in done.stderr) == (during == "trajectories")
-    assert done.stdout.split()[-1] == "step-000001"
-    assert "Traceback" not in done.stderr
+    codes, *names = done.stdout.split("====\n")
+    assert codes.splitlines()[-2:] == ["exit 6", "exit 6"], done.stdout + done.stderr
+    return dict(zip(sizes, zip(done.stderr.split("====\n"), names, strict=False), strict=True))
+
+
+@_row("full disk")
+@pytest.mark.parametrize("during", ["checkpoint", "trajectories"])
+def test_full_disk(during: str, full: dict[str, tuple[str, str]]) -> None:
+    """A disk that fills up costs what is new, not the old checkpoint, which is named; exit 6."""
+    said, left = full[during]
+
+    assert "No space left on device" in said
+    assert f"last good checkpoint: {during}/run/checkpoints/step-000001" in said
+    assert ("run directory" in said) == (during == "trajectories")
+    assert left.split() == ["step-000001"]
+    assert "Traceback" not in said
 
 
 def _pages(folder: Path) -> int:
@@ -398,15 +422,10 @@ def test_simulator_killed(tmp_path: Path, problem: dict[str, Any], times: str) -
 
     Where a known answer's sandbox is killed too, the verification has failed: no reward, exit 5.
     """
-    limit_s = {"once": 3, "always": 10}[times]  # judged again, it takes all of it
+    limit_s = {"once": 2, "always": 10}[times]  # judged again, it takes all of it
     _answer(tmp_path, problem, "initial begin : hang integer i; i = 0; while (1) i = i + 1; end")
-    with subprocess.Popen(
-        [sys.executable, "-m", "rlvr.cli.main", *SCORE_TO, f"cvdp.timeout_s={limit_s}"],
-        cwd=tmp_path,
-        env={**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache")},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    env = {**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    with start_rlvr(*SCORE_TO, f"cvdp.timeout_s={limit_s}", cwd=tmp_path, env=env) as process:
         try:
             _kill_when_simulating(process)
             while times == "always" and process.poll() is None:
@@ -444,7 +463,7 @@ def test_endless_loop(rlvr: Rlvr, tmp_path: Path, problem: dict[str, Any]) -> No
     _answer(tmp_path, problem, "initial begin : hang integer i; i = 0; while (1) i = i + 1; end")
 
     begun = time.monotonic()
-    done = rlvr(*SCORE_TO, "cvdp.timeout_s=3")
+    done = rlvr(*SCORE_TO, "cvdp.timeout_s=1")
 
     _assert_wrong(done, tmp_path)
     assert time.monotonic() - begun < 60
@@ -511,7 +530,7 @@ def _descendants(root: int, name: str) -> list[int]:
     return found
 
 
-def _kill_when_simulating(process: subprocess.Popen[str]) -> None:
+def _kill_when_simulating(process: Started) -> None:
     """Wait until a simulation runs below the process, then kill its outermost sandbox."""
     deadline = time.monotonic() + 60
     while process.poll() is None and time.monotonic() < deadline:

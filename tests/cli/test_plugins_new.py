@@ -7,12 +7,13 @@ import os
 import re
 import shlex
 import subprocess
-import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import frozen
+from rlvr_process import run_rlvr
 
 from rlvr.cli.main import main
 from rlvr.cli.plugins_new import KINDS, command_of, files_of
@@ -62,7 +63,7 @@ import contextlib, gc, io, json, sys
 from rlvr.cli.main import main
 
 done = {}
-for key, words in json.load(sys.stdin).items():
+for key, words in json.loads(sys.argv[1]).items():
     gc.freeze()  # pytest collects garbage ten times a check, among all that one before imported
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -88,24 +89,24 @@ class Author:
         (info / "METADATA").write_text(about)
         (info / "entry_points.txt").write_text(f"[rlvr]\n{name} = {module}\n")
 
-    def run(self, *words: str, given: str = "") -> subprocess.CompletedProcess[str]:
-        """Run Python here with all installed packages."""
+    def run(self, *words: str, program: str | Path = "pytest") -> subprocess.CompletedProcess[str]:
+        """Run a module or a script here with all installed packages."""
         paths = [str(path) for path in self.folder.glob("rlvr-*") if [*path.glob("*.dist-info")]]
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("RLVR_", "PYTEST_"))}
-        return subprocess.run(
-            [sys.executable, *words],
-            cwd=self.folder,
-            env={**kept, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-            input=given,
-            capture_output=True,
-            text=True,
-            timeout=540,
-            check=False,
+        env = {**kept, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+        is_script = isinstance(program, Path)
+        return run_rlvr(
+            *words, cwd=self.folder, env=env, program=program, timeout_s=540, forks=is_script
         )
 
-    def rlvr(self, commands: dict[str, list[str]]) -> dict[str, tuple[int, str, str]]:
-        """Code, output and errors of each command; one start of Python serves them all."""
-        done = self.run("-c", SCRIPT, given=json.dumps(commands))
+    def rlvr(
+        self, commands: dict[str, list[str]], begins: str = ""
+    ) -> dict[str, tuple[int, str, str]]:
+        """Code, output and errors of each command; one process runs them all, after `begins`."""
+        with tempfile.NamedTemporaryFile("w", suffix=".py", dir=self.folder) as script:
+            script.write(begins + SCRIPT)
+            script.flush()
+            done = self.run(json.dumps(commands), program=Path(script.name))
         assert done.returncode == 0, done.stderr
         return {key: tuple(found) for key, found in json.loads(done.stdout).items()}
 
@@ -154,18 +155,17 @@ def test_the_command_that_is_printed_uses_the_part(made: Author) -> None:
 
 def test_the_check_reads_no_options_of_other_tests(made: Author) -> None:
     """Else it would hold whatever pytest did not run here, all of it with `-n 2`."""
-    script = "import os; os.environ['PYTEST_ADDOPTS'] = '--collect-only'\n" + SCRIPT
+    others = "import os; os.environ['PYTEST_ADDOPTS'] = '--collect-only'\n"
     words = ["plugins", "check", "my-callback", "--json"]
 
-    done = made.run("-c", script, given=json.dumps({"check": words}))
+    _, out, _ = made.rlvr({"check": words}, begins=others)["check"]
 
-    _, out, _ = json.loads(done.stdout)["check"]
     assert json.loads(out)["counts"]["callback my-callback"]["hold"] > 5
 
 
 def test_its_own_tests_pass(made: Author) -> None:
     """The test of each package holds as it is written, under warnings as errors."""
-    words = ("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider")
+    words = ("-q", "-W", "error", "-p", "no:cacheprovider")
     few = "not TestPlugin and not TestBackend and not TestLoss"  # the check has run these
     folders = [f"rlvr-my-{kind}/tests" for kind in KINDS]
 
@@ -180,7 +180,7 @@ def test_what_is_written_is_in_the_house_style(made: Author) -> None:
     pytest.importorskip("ruff", reason="ruff is not installed")
     config = str(Path(__file__).parents[2] / "pyproject.toml")
     for words in (["check"], ["format", "--check"]):
-        done = made.run("-m", "ruff", *words, "--no-cache", "--config", config, ".")
+        done = made.run(*words, "--no-cache", "--config", config, ".", program="ruff")
         assert done.returncode == 0, done.stdout
 
 

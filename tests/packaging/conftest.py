@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 import sysconfig
 import tomllib
 from collections.abc import Callable, Mapping
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = [
@@ -22,7 +23,6 @@ PROJECTS = [
     for path in sorted(ROOT.glob(pattern))
 ]  # fmt: skip
 DISTRIBUTIONS: dict[str, Path] = {project["name"]: project["folder"] for project in PROJECTS}
-OURS = re.compile(r"_*(editable_+)?(impl_)?rlvr[_-]", re.IGNORECASE)
 
 
 class Venv:
@@ -114,12 +114,42 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return built
 
 
+BORROWED = (
+    "editables",
+    "hatchling",
+    "rlvr[testing]",
+    "rlvr-torch",
+    "rlvr-algos",
+    "rlvr-trackers[tensorboard]",
+)
+
+
 @pytest.fixture(scope="session")
 def borrowed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """This environment's packages without rlvr's and pip's, for PYTHONPATH: nothing is fetched."""
+    """
+    What a few distributions need, for PYTHONPATH: nothing is fetched.
+
+    Of this environment's packages, without rlvr's and pip's; pip and each command of rlvr read the
+    metadata of all that they find.
+    """
     folder = tmp_path_factory.mktemp("borrowed")
+    pending, seen, names = [*BORROWED], set[str](), set[str]()
+    while pending:
+        if (line := pending.pop()) not in seen and (need := Requirement(line)).name != "pip":
+            seen.add(line)
+            try:
+                found = distribution(need.name)
+            except PackageNotFoundError:  # an extra's that nobody installed
+                continue
+            if not need.name.startswith("rlvr"):
+                names |= {file.parts[0] for file in found.files or ()}
+            pending += [
+                text for text in found.requires or ()
+                if (marker := Requirement(text).marker) is None
+                or any(marker.evaluate({"extra": extra}) for extra in ("", *need.extras))
+            ]  # fmt: skip
     for path in Path(sysconfig.get_path("purelib")).iterdir():
-        if not OURS.match(path.name) and not path.name.startswith(("rlvr", "pip")):
+        if path.name in names and not path.name.startswith("pip"):
             (folder / path.name).symlink_to(path)
     return folder
 

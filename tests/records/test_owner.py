@@ -78,7 +78,7 @@ def test_of_many_that_begin_at_once_one_owns_the_directory(tmp_path: Path) -> No
     for attempt in range(2):
         where, go = tmp_path / f"run{attempt}", tmp_path / f"go{attempt}"
         with contextlib.ExitStack() as ended:
-            all_of_them = [ended.enter_context(start(where, go=go)) for _ in range(12)]
+            all_of_them = [ended.enter_context(start(where, go=go)) for _ in range(6)]
             go.touch()
             while len(still := [p for p in all_of_them if p.poll() is None]) > 1:
                 time.sleep(0.01)

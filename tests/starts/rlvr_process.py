@@ -1,11 +1,11 @@
 """
 `rlvr` in a process of its own that need not import PyTorch first.
 
-A server imports the core and what is slow, once for all tests of a worker, and forks for each
-command. The child has its own arguments, folder, environment, output and exit, imports the plugins
-anew, and runs what is registered for its exit. A process between the two waits for it, so that
-several commands can run at once. Nothing that the server imports may have looked at its
-environment, or found anything out: the child finds all that for itself.
+A server imports the core, parts of our plugins and what is slow, once for all tests of a worker,
+and forks for each command. The child has its own arguments, folder, environment, output and exit,
+finds and loads the plugins itself, and runs what is registered for its exit. Several commands can
+run at once. Nothing that the server imports may have looked at its environment, or found anything
+out: the child finds all that for itself.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ import importlib
 import json
 import os
 import runpy
+import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -34,10 +36,19 @@ _IMPORTED: tuple[str, ...] = (
     "numpy",
     "pluggy",
 )
-_IMPORTED += ("httpx", "torch.fx.experimental.symbolic_shapes")
-_IMPORTED += ("rich.console", "safetensors.torch", "structlog", "sympy", "tokenizers", "torch")
+_IMPORTED += ("httpx", "hypothesis", "numpy.random", "pytest", "safetensors.torch", "structlog")
+_IMPORTED += (
+    "rich.console",
+    "sympy",
+    "tokenizers",
+    "torch",
+    "torch.fx.experimental.symbolic_shapes",
+)
 _OURS = tuple(f"rlvr.cli.{name}" for name in ("audit", "evaluate", "plugins", "run", "runs"))
-_OURS += ("rlvr.builtin.learning_curve", "rlvr.builtin.toy")
+_OURS += tuple(f"rlvr.builtin.{name}" for name in ("file_checkpoints", "learning_curve", "toy"))
+_OURS += tuple(f"rlvr_algos.{name}" for name in ("advantages.group", "losses.grpo"))
+_OURS += ("rlvr_chess.task", "rlvr_cvdp.task", "rlvr_distill.loss", "rlvr_sad.task")
+_OURS += ("rlvr_servers.backend", "rlvr_torch.backend")
 _IMPORTED += _OURS
 _THREADS = {"OMP_NUM_THREADS": "1"}
 _MODULE = "rlvr.cli.main"
@@ -232,29 +243,36 @@ def _serve(link: socket.socket) -> tuple[str, bool]:
     for name in _IMPORTED:
         with contextlib.suppress(ImportError):  # a command that needs it says what is missing
             importlib.import_module(name)
+    for made in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        made.atexit = False  # a child takes nothing apart that was imported here
     gc.freeze()  # the children share what is imported
+    ended, wakes = socket.socketpair()
+    wakes.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
+    running: dict[int, socket.socket] = {}
     while True:
+        ready, _, _ = select.select([link, ended], [], [])
+        if ended in ready:
+            ended.recv(4096)
+            _tell_codes(running)
+        if link not in ready:
+            continue
         size, files, _, _ = socket.recv_fds(link, 4, 3)
         if not size:
             sys.exit()
         request = json.loads(_bytes(link, int.from_bytes(size, "big")))
-        if os.fork():
+        told = socket.socket(fileno=files.pop())
+        if pid := os.fork():
             for file in files:
                 os.close(file)
-            with contextlib.suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:  # those that waited for earlier commands
-                    pass
+            running[pid] = told
+            _tell(told, pid)
             continue
-        link.close()
-        with socket.socket(fileno=files.pop()) as told:
-            if pid := os.fork():
-                for file in files:
-                    os.close(file)
-                with contextlib.suppress(BrokenPipeError):  # the tests went on without it
-                    told.sendall(pid.to_bytes(4, "big", signed=True))
-                    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                    told.sendall(code.to_bytes(4, "big", signed=True))
-                os._exit(0)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for own in (link, ended, wakes, told, *running.values()):
+            own.close()
         for number, file in enumerate(files, start=1):
             os.dup2(file, number)
             os.close(file)
@@ -268,6 +286,21 @@ def _serve(link: socket.socket) -> tuple[str, bool]:
         return program, is_script
 
 
+def _tell_codes(running: dict[int, socket.socket]) -> None:
+    """To whom started it, of each child that has ended."""
+    while running:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if not pid:
+            return
+        with running.pop(pid) as told:
+            _tell(told, os.waitstatus_to_exitcode(status))
+
+
+def _tell(told: socket.socket, number: int) -> None:
+    with contextlib.suppress(BrokenPipeError):  # the tests went on without it
+        told.sendall(number.to_bytes(4, "big", signed=True))
+
+
 def _run(program: str, is_script: bool) -> None:
     """Run the program and leave, without taking apart what the server imported."""
     code: object = 0
@@ -279,7 +312,7 @@ def _run(program: str, is_script: bool) -> None:
     except SystemExit as leaving:
         code = leaving.code
     threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(int(code or 0))  # type: ignore[call-overload]

@@ -146,8 +146,11 @@ class Recorded(dict):
 
     items = keys = values = copy = lambda self: [*self]
 
+theirs, ours = (text.split() for text in sys.argv[1:])
+for name in theirs:
+    importlib.import_module(name)
 read, os.environ = set(), Recorded(os.environ)
-for name in sys.argv[1:]:
+for name in ours:
     importlib.import_module(name)
 print(*(name for name in read if name.startswith("RLVR_")))
 for each in gc.get_objects():
@@ -158,7 +161,9 @@ for each in gc.get_objects():
 
 def test_what_is_imported_before_the_fork_has_found_nothing_out() -> None:
     """No variable of rlvr is read and no cache is filled: a command does both in its own place."""
-    words = [sys.executable, "-c", RECORD, *rlvr_process._OURS]
+    ours = rlvr_process._OURS
+    theirs = [name for name in rlvr_process._IMPORTED if name not in ours]
+    words = [sys.executable, "-c", RECORD, " ".join(theirs), " ".join(ours)]
     read, *caches = subprocess.check_output(words, text=True).splitlines()
 
     assert read == ""

@@ -31,6 +31,7 @@ OWN = {"algos", "chess", "cvdp", "rtx4090", "servers", "tinker", "torch"}
 """Plugins whose own suites run the contract kit on each of their parts."""
 WORDS = {
     "distill": ["distill.teacher=gpt2:there"],
+    "household": ["house.train=32", "house.test=32"],
     "sad": ["--dataset", "logs.jsonl"],
 }
 """What a person gives the parts that ask for something."""

@@ -33,7 +33,8 @@ class _Kit:
     limit: Deadline
     contracts: Mapping[str, Any] = field(factory=dict, init=False)
 
-    def pytest_configure(self) -> None:
+    def pytest_configure(self, config: Any) -> None:
+        config.option.tbstyle = "value"  # the report tells of a failure: nobody reads its lines
         asked = "the problems of its tasks are listed for the contract kit."
         try:
             with self.limit.on(HERE, asked):  # within pytest: it makes assertions show values
@@ -106,6 +107,7 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTEST_ADDOPTS", raising=False)  # "-n 2" would run it out of our sight
+        patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the contracts need none of them
         Path(folder, "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
         file = Path(folder, f"test_{Path(folder).name}.py")  # modules of one name are one
         file.write_text("from rlvr_contracts import *\n", encoding="utf-8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from attrs import evolve, frozen
@@ -56,11 +56,11 @@ class Learner:
         found, pairs = self._pulled(data, loss)
         if not pairs:
             return found, []
-        tensors, pulls = zip(*pairs, strict=True)
+        tensors = [_Pulled.apply(*pair) for pair in pairs]
         weights, copies = self.weights, self._copies
         copied = [weight for weight in weights if weight in copies]
         wanted = [*weights, *(copies[weight] for weight in copied)]
-        grads = torch.autograd.grad(tensors, wanted, pulls, allow_unused=True)
+        grads = torch.autograd.grad(tensors, wanted, allow_unused=True)
         of_copies = dict(zip(copied, grads[len(weights) :], strict=True))
         return found, [
             _sum(own, of_copies.get(weight)) for weight, own in zip(weights, grads, strict=False)
@@ -74,8 +74,7 @@ class Learner:
         """
         found, pairs = self._pulled(data, loss)
         if pairs:
-            tensors, pulls = zip(*pairs, strict=True)
-            torch.autograd.backward(tensors, pulls)
+            torch.autograd.backward([_Pulled.apply(*pair) for pair in pairs])
         return found
 
     def clear_gradients(self) -> None:
@@ -125,6 +124,23 @@ class Learner:
         balance = router.coefficient * share
         metrics = {**found.metrics, "loss/router": share.item()}
         return evolve(found, loss=found.loss + balance.item(), metrics=metrics), balance
+
+
+class _Pulled(torch.autograd.Function):
+    """
+    0, whose gradient by a tensor is the one that is given.
+
+    To give it to `torch.autograd.grad` instead imports SymPy, the first time: half a second.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor, pull: Tensor) -> Tensor:
+        ctx.save_for_backward(pull)
+        return tensor.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor, None]:
+        return ctx.saved_tensors[0], None
 
 
 def accumulate(
