@@ -70,6 +70,7 @@ class Double:
     tokenizer: Any = None
     adapters: dict[str, Any] = field(factory=dict)
     lock: Any = field(factory=threading.RLock)
+    _last: tuple[Any, ...] = (None, None, None)
     _http: Any = None
     _thread: Any = None
 
@@ -199,11 +200,14 @@ class Double:
         return int(self.context or self.model.config.n_positions)
 
     def logits(self, ids: list[int], adapter: str = "") -> Any:
+        """(S, V); one answer asks several times for the same."""
         import torch
 
         model = self.adapters.get(adapter, self.model)
-        with torch.no_grad():
-            return model(torch.tensor([ids])).logits[0].float()
+        if self._last[:2] != (model, ids):
+            with torch.no_grad():
+                self._last = model, list(ids), model(torch.tensor([ids])).logits[0].float()
+        return self._last[2]
 
     def rows(self, ids: list[int], temperature: float, adapter: str = "") -> Any:
         """(S, V) logprobs; row t belongs to token t, row 0 means nothing."""
@@ -299,13 +303,12 @@ class Double:
     def _row(self, rows: Any, k: int) -> Callable[[tuple[int, int]], dict[str, Any]]:
         def row(placed: tuple[int, int]) -> dict[str, Any]:
             place, token = placed
-            _, order = rows[place].sort(descending=True)
-            ranks = {int(i): rank for rank, i in enumerate(order.tolist(), 1)}
-            kept = [token, *(int(i) for i in order[:k].tolist())]
+            order = rows[place].argsort(descending=True).tolist()
+            kept = [token, *order[:k]]
             return {
                 str(i): {
                     "logprob": float(rows[place][i]),
-                    "rank": ranks[i],
+                    "rank": order.index(i) + 1,
                     "decoded_token": self.tokenizer.decode([i]),
                 }
                 for i in dict.fromkeys(kept)
@@ -314,7 +317,10 @@ class Double:
         return row
 
     def _next(self, ids: list[int], temperature: float, k: int, adapter: str) -> dict[str, float]:
-        row = self.rows([*ids, 0], temperature, adapter)[-1]
+        import torch
+
+        scale = temperature if self.honours and temperature else 1.0
+        row = torch.log_softmax(self.logits(ids, adapter)[-1] / scale, -1)
         values, order = row.topk(min(k, len(row))) if k else ([], [])
         return {f"token_id:{int(i)}": float(v) for i, v in zip(order, values, strict=True)}
 
