@@ -14,6 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,20 @@ Reply = tuple[int, Any]
 
 class Refusal(Exception):
     """A 400 with the server's words."""
+
+
+def _model(folder: Path | str) -> Any:
+    from transformers import GPT2LMHeadModel
+
+    return GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+@lru_cache(maxsize=4)
+def _read(folder: str, _written: int) -> tuple[Any, Any]:
+    """Model and tokenizer, which doubles of one folder share: none changes them."""
+    from transformers import AutoTokenizer
+
+    return _model(folder), AutoTokenizer.from_pretrained(folder)
 
 
 class _Http(ThreadingHTTPServer):
@@ -79,10 +94,9 @@ class Double:
     def start(self) -> Double:
         """Listen, on the port of before where it had one."""
         if self.model is None:
-            from transformers import AutoTokenizer
-
-            self.tokenizer = AutoTokenizer.from_pretrained(self.folder)
-            self.load(self.folder)
+            written = (self.folder / "model.safetensors").stat().st_mtime_ns
+            self.model, self.tokenizer = _read(str(self.folder), written)
+            self.loaded.append(str(self.folder))
         self._http = _Http(("127.0.0.1", self.port), self._handler())
         self.port = self._http.server_port
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
@@ -107,9 +121,7 @@ class Double:
         return f"{scheme}:{self.url}#tiny"
 
     def load(self, folder: Path | str) -> None:
-        from transformers import GPT2LMHeadModel
-
-        self.model = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
+        self.model = _model(folder)
         self.loaded.append(str(folder))
 
     def _handler(double) -> type[BaseHTTPRequestHandler]:  # `self` is the request's
