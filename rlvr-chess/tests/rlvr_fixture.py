@@ -1,4 +1,4 @@
-"""The command line in a process of its own, as a person uses it."""
+"""The command line as a person uses it, in a process of its own where a test asks for one."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rlvr_here import rlvr_here
 from rlvr_process import run_rlvr
 
 Done = subprocess.CompletedProcess[str]
@@ -26,19 +27,9 @@ def command(folder: Path, *words: str, **environ: str) -> tuple[list[str], dict[
 def rlvr(tmp_path: Path) -> Call:
     """Call `rlvr` in `tmp_path`; keywords are added to its environment."""
 
-    def call(*words: str, stdin: str = "", **environ: str) -> Done:
+    def call(*words: str, forks: bool = False, **environ: str) -> Done:
         argv, variables = command(tmp_path, *words, **environ)
-        if not stdin:
-            return run_rlvr(*argv[3:], cwd=tmp_path, env=variables)
-        return subprocess.run(
-            argv,
-            cwd=tmp_path,
-            env=variables,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
+        asked = run_rlvr if forks else rlvr_here
+        return asked(*argv[3:], cwd=tmp_path, env=variables)
 
     return call

@@ -134,7 +134,7 @@ def answered(tmp_path: Path, write: Any) -> list[str]:
 
 def test_no_engine(rlvr: Call, answered: list[str]) -> None:
     """Exit 4 and the package to install: never a verdict."""
-    done = rlvr(*answered, "chess.engine=/no/such")
+    done = rlvr(*answered, "chess.engine=/no/such", forks=True)
     refused(done, 4, "chess.engine=/no/such", "apt-get install stockfish")
 
 

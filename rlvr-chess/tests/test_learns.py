@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch", reason="losses speak torch; pip install tor
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
-POSITIONS, STEPS = 8, 12
+POSITIONS, STEPS = 8, 8
 LEAST_GAIN = 0.08
-"""Of the mean reward, which chance alone moves by about .02; seed 12 gains .17."""
+"""Of the mean reward, which chance alone moves by about .03; seed 12 gains .19."""
 
 
 def rewards(folder: Path) -> list[float]:
@@ -30,8 +30,8 @@ def rewards(folder: Path) -> list[float]:
         [
             "run", "--plugin", "chess", "--algo", "grpo", "--steps", str(STEPS), "--seed", "12",
             "--out", str(folder / "run"), "--dataset", str(dataset), "chess.tasks=policy",
-            "chess.holdout=0", f"train.problems={POSITIONS}", "train.lr=2e-4",
-            "train.decay=constant", "eval.samples=32", "eval.split=all", "checkpoint.every=0",
+            "chess.holdout=0", f"train.problems={POSITIONS}", "train.lr=3e-4",
+            "train.decay=constant", "eval.samples=16", "eval.split=all", "checkpoint.every=0",
             "verify.second_opinion=0", "torch.threads=1",
         ]
     )  # fmt: skip
@@ -43,6 +43,6 @@ def rewards(folder: Path) -> list[float]:
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_starter_learns(tmp_path: Path) -> None:
-    """GRPO earns more on the positions that it sees twelve times; no engine is asked."""
+    """GRPO earns more on the positions that it sees eight times; no engine is asked."""
     before, after = rewards(tmp_path)
     assert after - before > LEAST_GAIN

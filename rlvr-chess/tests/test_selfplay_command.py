@@ -8,7 +8,7 @@ from pathlib import Path
 import chess.pgn
 import pytest
 from engine_fixture import stockfish as stockfish
-from rlvr_process import run_rlvr
+from rlvr_here import rlvr_here
 
 from rlvr import ExitCode
 from rlvr.cli.main import main
@@ -120,7 +120,7 @@ def test_training_grows_by_its_own_games(tmp_path: Path) -> None:
     words += ["train.problems=6", "sampler.group_size=2", "sampler.max_tokens=8"]
     words += ["checkpoint.every=1", "eval.samples=0"]
     own = {"OMP_NUM_THREADS": "1", "RLVR_CACHE_DIR": str(tmp_path / "cache")}
-    done = run_rlvr("run", *words, cwd=tmp_path, env={**os.environ, **own}, timeout_s=540)
+    done = rlvr_here("run", *words, cwd=tmp_path, env={**os.environ, **own})
     assert done.returncode == 0, done.stderr
     states = [json.loads(p.read_text()) for p in sorted(tmp_path.glob("r/checkpoints/*/*.json"))]
     found = [s["state"]["memory"]["task"]["positions"] for s in states]

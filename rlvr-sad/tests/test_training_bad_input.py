@@ -134,7 +134,7 @@ def test_a_teacher_that_breaks_and_a_run_that_goes_on(bench: Bench) -> None:
     with torch.no_grad():
         model.model.norm.weight.fill_(torch.nan)
     model.save_pretrained(folder)
-    broken = bench.rlvr("run --resume sick-run --steps 2")
+    broken = bench.rlvr("run --resume sick-run --steps 2", forks=True)
     assert broken.returncode == 6, broken.stderr
     assert f"{folder.name}" in broken.stderr
     assert "Traceback" not in broken.stderr

@@ -82,7 +82,7 @@ def test_resumed_is_as_if_never_stopped(bench: Bench, straight: str) -> None:
     assert straight
     shutil.copytree(bench.folder / "straight", bench.folder / "again")
     shutil.rmtree(bench.folder / "again" / "checkpoints" / "step-000004")
-    done = bench.rlvr("run --resume again --steps 4")
+    done = bench.rlvr("run --resume again --steps 4", forks=True)
     assert done.returncode == 0, done.stderr[-3000:]
 
     for name in ("metrics.jsonl", "eval.jsonl"):

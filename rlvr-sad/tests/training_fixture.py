@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from attrs import frozen
+from rlvr_here import rlvr_here
 from rlvr_process import run_rlvr
 
 
@@ -27,13 +28,18 @@ class Bench:
     student: str
     teacher: str
 
-    def rlvr(self, *words: object, **environ: str) -> subprocess.CompletedProcess[str]:
-        """Run the command line in a process of its own; words may hold several, by spaces."""
-        return run_rlvr(
-            *self.told(*words), cwd=self.folder, env={**self.environ(), **environ}, timeout_s=250
-        )
+    def rlvr(
+        self, *words: object, forks: bool = False, **environ: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run the command line, in a process of its own if it forks; words may hold spaces."""
+        told, env = self.told(*words), {**self.environ(), **environ}
+        if forks:
+            return run_rlvr(*told, cwd=self.folder, env=env, timeout_s=250)
+        return rlvr_here(*told, cwd=self.folder, env=env)
 
-    def train(self, *words: object, algo: str = "sad") -> subprocess.CompletedProcess[str]:
+    def train(
+        self, *words: object, algo: str = "sad", forks: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         """`rlvr run --plugin sad`; a small step unless told otherwise."""
         known = " ".join(map(str, words))
         defaults = {
@@ -44,7 +50,8 @@ class Bench:
         }
         flags = [w for k, v in defaults.items() if v and k not in known for w in (k, v)]
         given = [] if "train.problems" in known else ["train.problems=4"]
-        return self.rlvr("run", "--plugin", "sad", "--algo", algo, *flags, *words, *given)
+        words = (*flags, *words, *given)
+        return self.rlvr("run", "--plugin", "sad", "--algo", algo, *words, forks=forks)
 
     @staticmethod
     def told(*words: object) -> list[str]:

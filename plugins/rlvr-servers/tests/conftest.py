@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import sys
@@ -123,6 +124,7 @@ def server() -> Iterator[FakeServer]:
 # --- doubles that compute with a real model -------------------------------------------------------
 
 
+@functools.cache
 def _doubles() -> Any:
     spec = importlib.util.spec_from_file_location(
         "rlvr_servers_doubles", Path(__file__).with_name("doubles.py")

@@ -14,6 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,20 @@ Reply = tuple[int, Any]
 
 class Refusal(Exception):
     """A 400 with the server's words."""
+
+
+def _model(folder: Path | str) -> Any:
+    from transformers import GPT2LMHeadModel
+
+    return GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
+
+
+@lru_cache(maxsize=4)
+def _read(folder: str, _written: int) -> tuple[Any, Any]:
+    """Model and tokenizer, which doubles of one folder share: none changes them."""
+    from transformers import AutoTokenizer
+
+    return _model(folder), AutoTokenizer.from_pretrained(folder)
 
 
 class _Http(ThreadingHTTPServer):
@@ -70,6 +85,7 @@ class Double:
     tokenizer: Any = None
     adapters: dict[str, Any] = field(factory=dict)
     lock: Any = field(factory=threading.RLock)
+    _last: tuple[Any, ...] = (None, None, None)
     _http: Any = None
     _thread: Any = None
 
@@ -78,10 +94,9 @@ class Double:
     def start(self) -> Double:
         """Listen, on the port of before where it had one."""
         if self.model is None:
-            from transformers import AutoTokenizer
-
-            self.tokenizer = AutoTokenizer.from_pretrained(self.folder)
-            self.load(self.folder)
+            written = (self.folder / "model.safetensors").stat().st_mtime_ns
+            self.model, self.tokenizer = _read(str(self.folder), written)
+            self.loaded.append(str(self.folder))
         self._http = _Http(("127.0.0.1", self.port), self._handler())
         self.port = self._http.server_port
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True)
@@ -106,9 +121,7 @@ class Double:
         return f"{scheme}:{self.url}#tiny"
 
     def load(self, folder: Path | str) -> None:
-        from transformers import GPT2LMHeadModel
-
-        self.model = GPT2LMHeadModel.from_pretrained(folder, attn_implementation="eager").eval()
+        self.model = _model(folder)
         self.loaded.append(str(folder))
 
     def _handler(double) -> type[BaseHTTPRequestHandler]:  # `self` is the request's
@@ -199,11 +212,14 @@ class Double:
         return int(self.context or self.model.config.n_positions)
 
     def logits(self, ids: list[int], adapter: str = "") -> Any:
+        """(S, V); one answer asks several times for the same."""
         import torch
 
         model = self.adapters.get(adapter, self.model)
-        with torch.no_grad():
-            return model(torch.tensor([ids])).logits[0].float()
+        if self._last[:2] != (model, ids):
+            with torch.no_grad():
+                self._last = model, list(ids), model(torch.tensor([ids])).logits[0].float()
+        return self._last[2]
 
     def rows(self, ids: list[int], temperature: float, adapter: str = "") -> Any:
         """(S, V) logprobs; row t belongs to token t, row 0 means nothing."""
@@ -299,13 +315,12 @@ class Double:
     def _row(self, rows: Any, k: int) -> Callable[[tuple[int, int]], dict[str, Any]]:
         def row(placed: tuple[int, int]) -> dict[str, Any]:
             place, token = placed
-            _, order = rows[place].sort(descending=True)
-            ranks = {int(i): rank for rank, i in enumerate(order.tolist(), 1)}
-            kept = [token, *(int(i) for i in order[:k].tolist())]
+            order = rows[place].argsort(descending=True).tolist()
+            kept = [token, *order[:k]]
             return {
                 str(i): {
                     "logprob": float(rows[place][i]),
-                    "rank": ranks[i],
+                    "rank": order.index(i) + 1,
                     "decoded_token": self.tokenizer.decode([i]),
                 }
                 for i in dict.fromkeys(kept)
@@ -314,7 +329,10 @@ class Double:
         return row
 
     def _next(self, ids: list[int], temperature: float, k: int, adapter: str) -> dict[str, float]:
-        row = self.rows([*ids, 0], temperature, adapter)[-1]
+        import torch
+
+        scale = temperature if self.honours and temperature else 1.0
+        row = torch.log_softmax(self.logits(ids, adapter)[-1] / scale, -1)
         values, order = row.topk(min(k, len(row))) if k else ([], [])
         return {f"token_id:{int(i)}": float(v) for i, v in zip(order, values, strict=True)}
 

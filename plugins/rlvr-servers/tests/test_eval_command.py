@@ -1,4 +1,4 @@
-"""`rlvr eval --model server:...` in a process of its own, against a real HTTP server."""
+"""`rlvr eval --model server:...` against a real HTTP server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_here import rlvr_here
 from rlvr_process import run_rlvr
 
 from rlvr.testing import require_tool
@@ -24,11 +25,12 @@ Call = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def rlvr(tmp_path: Path) -> Call:
-    """Call `rlvr` in `tmp_path` with a cache of its own."""
+    """Call `rlvr` in `tmp_path` with a cache of its own, in a process of its own if it forks."""
 
-    def call(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    def call(*words: str, forks: bool = False, **env: str) -> subprocess.CompletedProcess[str]:
         own = {"RLVR_CACHE_DIR": str(tmp_path / "cache")}
-        return run_rlvr(*words, cwd=tmp_path, env={**os.environ, **own, **env}, timeout_s=240)
+        asked = run_rlvr if forks else rlvr_here
+        return asked(*words, cwd=tmp_path, env={**os.environ, **own, **env})
 
     return call
 
@@ -47,7 +49,7 @@ def test_a_server_is_evaluated_with_nothing_but_its_spec(
     )
     done = rlvr(
         "eval", "--plugin", "toy", "--model", server.spec, "--samples", "3", "--out", "s.jsonl",
-        "--json", RLVR_SERVER_KEY="sk-hidden",
+        "--json", RLVR_SERVER_KEY="sk-hidden", forks=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)

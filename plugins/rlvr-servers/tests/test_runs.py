@@ -1,4 +1,4 @@
-"""Runs of the command line in processes of their own, against doubles of servers."""
+"""Runs of the command line against doubles of servers; some in processes of their own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_here import rlvr_here
 from rlvr_process import run_rlvr
 
 pytestmark = pytest.mark.integration
@@ -25,10 +26,12 @@ def rlvr(tmp_path: Path) -> Call:
     for name in ("rlvr_torch", "rlvr_algos", "transformers"):
         pytest.importorskip(name, reason=f"{name} is not installed")
 
-    def call(*words: str) -> subprocess.CompletedProcess[str]:
+    def call(*words: str, forks: bool = False) -> subprocess.CompletedProcess[str]:
         own = {"RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
         env = {**os.environ, **own, "HF_HUB_OFFLINE": "1"}
-        return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=240)
+        if forks:
+            return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=240)
+        return rlvr_here(*words, cwd=tmp_path, env=env)
 
     return call
 
@@ -69,15 +72,16 @@ def test_a_served_teacher_teaches_verilog(
     if kind == "echo":
         words.append(f"servers.tokenizer={folder}")
 
-    if kind != "vllm":  # one server's answers are read to their ends, the others' begin alike
-        words.append("sampler.max_tokens=48")
+    # one server's answers are read to their ends, the others' begin alike
+    words += ["train.problems=1"] if kind == "vllm" else ["sampler.max_tokens=48"]
 
-    done = rlvr(*words, "--out", "r", *SMALL, "opd.mode=both", "opd.top_k=4")
+    done = rlvr(*words, "--out", "r", *SMALL[kind == "vllm" :], "opd.mode=both", "opd.top_k=4")
 
     assert done.returncode == 0, done.stderr
+    assert "teacher_probed" in done.stderr
     (row,) = [row for row in rows(tmp_path) if "teacher/kl" in row]
     assert abs(row["teacher/kl"]) < 0.01  # the student is its own teacher
-    assert row["verify/scored"] == 4.0
+    assert row["verify/scored"] == (2.0 if kind == "vllm" else 4.0)
     assert row["loss/distill"] < 0.01
 
 
@@ -141,7 +145,7 @@ def test_a_teacher_that_dies_ends_the_run_and_it_resumes(
         "--out", "r", *SMALL, "servers.retries=1", "checkpoint.every=1",
     ]  # fmt: skip
 
-    died = rlvr(*words)
+    died = rlvr(*words, forks=kind == "vllm")
 
     assert died.returncode == 6, died.stderr
     assert "did not answer" in died.stderr
@@ -151,7 +155,7 @@ def test_a_teacher_that_dies_ends_the_run_and_it_resumes(
     assert 0 < done_before < 8
 
     server.faults = lambda *_: None
-    resumed = rlvr("run", "--resume", "r")
+    resumed = rlvr("run", "--resume", "r", forks=kind == "vllm")
 
     assert resumed.returncode == 0, resumed.stderr
     assert [row["step"] for row in rows(tmp_path) if "teacher/kl" in row] == list(range(1, 9))
@@ -241,6 +245,7 @@ def test_an_ambiguous_token_is_a_failed_rollout_of_an_evaluation(
     done = rlvr(
         "eval", "--plugin", "toy", "--model", server.spec.replace("server:", "openai:"),
         "--samples", "2", "--json", "sampler.max_tokens=4", f"servers.tokenizer={toy_model}",
+        forks=True,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr

@@ -125,7 +125,7 @@ def test_many_layers_share_what_is_compiled(family, dtype, make_datum, caplog):
     storage, counter = CopiedWeights(net, dtype), CompileCounterWithBackend("eager")
     compile_layers(net, counter)
     counts = []
-    for number, data in enumerate(steps_of(make_datum, 4)):
+    for number, data in enumerate(steps_of(make_datum, 3)):
         data = [evolve(d, tokens=d.tokens % 280) for d in data]
         learner = Learner(net=net, dtype=dtype, attention=outside(), storage=storage)
         found, _ = learner.gradients(data, LikelihoodLoss())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 from importlib.util import find_spec
 
@@ -13,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rlvr_process import run_rlvr
 
 from rlvr import GenerateRequest, SamplingParams
 from rlvr.testing.fakes import CharTokenizer
@@ -215,13 +215,9 @@ def test_kernels_compile_for_ada(tmp_path):
         pytest.skip("Triton is not installed")
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
     environment.pop("TRITON_INTERPRET", None)
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-    )
+    program = tmp_path / "compile.py"
+    program.write_text(COMPILE)
+    done = run_rlvr(env=environment, program=program, cwd=tmp_path)
     assert done.stdout.split() == ["bf16", "True"] * 6 + ["fp32", "True"] * 3, done.stderr
 
 

@@ -110,6 +110,8 @@ def _between(text: str, is_action_ahead: bool) -> SpanType:
 def _blocks(text: str) -> list[_Block]:
     """Outermost tags with their contents; an open one ends where the next begins, or the text."""
     blocks: list[_Block] = []
+    if "<" not in text:  # sooner found out than by the pattern
+        return blocks
     unclosed: set[str] = set()  # names that close nowhere further on: not looked for again
     at = 0
     while (tag := _TAG.search(text, at)) is not None:

@@ -25,7 +25,7 @@ from rlvr_tinker.service.errors import (
     unreachable_error,
 )
 from rlvr_tinker.service.health import Health
-from rlvr_tinker.service.model_spec import Served
+from rlvr_tinker.service.model_spec import Served, certificates
 
 # Set before the SDK is imported: it reads it once.
 os.environ.setdefault("TINKER_TELEMETRY", "0")
@@ -120,7 +120,9 @@ class Service:
         until, pause = time.monotonic() + patience_s, _FIRST_PAUSE_S
         while True:
             try:
-                async with httpx.AsyncClient(timeout=_PROBE_S, follow_redirects=True) as client:
+                async with httpx.AsyncClient(
+                    timeout=_PROBE_S, follow_redirects=True, verify=certificates()
+                ) as client:
                     answer = await client.get(f"{url}/api/v1/healthz")
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 found = unreachable_error(str(error) or type(error).__name__, url)

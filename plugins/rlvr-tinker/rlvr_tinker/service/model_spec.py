@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 
 import httpx
 from attrs import frozen
@@ -14,6 +15,9 @@ from rlvr_tinker.service.errors import KEY, URL
 
 SCHEME = "tinker"
 _PATIENCE_S = 3.0
+
+certificates = lru_cache(maxsize=1)(httpx.create_ssl_context)
+"""Read once: that takes longer than a local request."""
 
 
 @frozen(kw_only=True)
@@ -120,6 +124,7 @@ def only_model() -> str:
             f"{url}/api/v1/get_server_capabilities",
             headers={"X-API-Key": key},
             timeout=_PATIENCE_S,
+            verify=certificates(),
         )
         served = answer.raise_for_status().json()["supported_models"]
         names = [str(model["model_name"]) for model in served]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_here import rlvr_here
 from rlvr_process import Started, run_rlvr, start_rlvr
 from server_process import Running, started
 
@@ -41,13 +42,15 @@ def environment(server: Running | None) -> dict[str, str]:
 
 @pytest.fixture
 def rlvr(tmp_path: Path) -> Rlvr:
-    """Call `rlvr` in `tmp_path`."""
+    """Call `rlvr` in `tmp_path`, in a process of its own if it forks."""
 
     def call(
-        *words: str, server: Running | None = None, **more: str
+        *words: str, server: Running | None = None, forks: bool = False, **more: str
     ) -> subprocess.CompletedProcess[str]:
         env = {**environment(server), "RLVR_CACHE_DIR": str(tmp_path / "cache"), **more}
-        return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=500)
+        if forks:
+            return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=500)
+        return rlvr_here(*words, cwd=tmp_path, env=env)
 
     return call
 
@@ -108,7 +111,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
 
-    done = rlvr("run", "--resume", "run", server=running)
+    done = rlvr("run", "--resume", "run", server=running, forks=True)
 
     assert done.returncode == 0, done.stderr
     assert numbers(tmp_path / "run") == pytest.approx(numbers(whole_run))
@@ -211,7 +214,7 @@ def test_models_are_listed(rlvr: Rlvr, running: Running, tmp_path: Path) -> None
     """What the service offers, for people and as JSON; without a key: exit 4."""
     Faults(running.url).set()
 
-    plain = rlvr("tinker", "models", server=running)
+    plain = rlvr("tinker", "models", server=running, forks=True)
     found = rlvr("tinker", "models", "--json", server=running)
     keyless = rlvr("tinker", "models", "--url", running.url, HOME=str(tmp_path))
     nobody = rlvr("tinker", "models", "--url", "http://127.0.0.1:9", server=running)
