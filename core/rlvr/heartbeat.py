@@ -14,6 +14,8 @@ __all__ = ["hush", "is_coloured", "is_redrawn", "redraw", "tells"]
 
 INTERVAL_S = 5.0
 """Half of the promised ten: the start of the process is silent, and machines are busy."""
+RARER = 6
+"""Later lines come after this many intervals (30 s): they should not outnumber the results."""
 
 _said_at = 0.0
 _doing: Callable[[], str] | None = None
@@ -71,7 +73,9 @@ def hush() -> None:
 @contextmanager
 def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]:
     """
-    Say on standard error what the command is at, whenever nothing was said for `interval_s`.
+    Say on standard error what the command is at, whenever nothing was said for long.
+
+    That is `interval_s` until the first such line, then `RARER` times as long.
 
     Nothing is said on a terminal that redraws lines: displays are drawn there.
     """
@@ -84,8 +88,9 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
     touch()
 
     def beat() -> None:
+        patience_s = interval_s
         while not over.wait(min(0.5, interval_s / 4)):
-            if _is_hushed or time.monotonic() - _said_at < interval_s:
+            if _is_hushed or time.monotonic() - _said_at < patience_s:
                 continue
             told = ""
             with suppress(Exception):  # another thread changes what is read: the next beat tells it
@@ -93,6 +98,7 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
             words = f"rlvr: {command}: at work for {time.monotonic() - begun:.0f} s"
             print(words + (f", {told}" if told else ""), file=sys.stderr, flush=True)
             touch()
+            patience_s = RARER * interval_s
 
     thread = threading.Thread(target=beat, daemon=True, name="rlvr-heartbeat")
     thread.start()

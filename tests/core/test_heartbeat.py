@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from rlvr import CommandSpec, ConfigError, log, tells
 from rlvr.cli import main as command_line
 from rlvr.cli import plugin_commands
-from rlvr.heartbeat import INTERVAL_S, heartbeat
+from rlvr.heartbeat import INTERVAL_S, RARER, heartbeat
 from rlvr.progress.status import RunStatus
 
 
@@ -54,6 +56,18 @@ def test_a_silent_command_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) ->
     assert "rlvr: score: at work for " in said
     assert "verify, 0 of 3 answers judged, longest problem_7" in said
     assert INTERVAL_S < 10
+
+
+def test_later_lines_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They come after six intervals, 30 s: a log of a long run is not full of them."""
+    stream, seen = redirected(monkeypatch), list[float]()
+    with heartbeat("run", interval_s=0.05):
+        tells(lambda: (seen.append(time.monotonic()), "judging")[1])
+        assert stream.is_enough.wait(60)
+
+    gaps = [later - sooner for sooner, later in pairwise(seen)]
+    assert min(gaps) >= RARER * 0.05
+    assert RARER * INTERVAL_S == 30
 
 
 def test_what_the_command_tells_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:
