@@ -63,7 +63,7 @@ class LineProgress:
     def begin(self, configured: Configured, directory: Path) -> None:
         """Say what is run, before the model is loaded."""
         run = configured.run
-        told = f"{configured.chosen.task.name} {run.algo} on {run.model}"
+        told = f"{configured.chosen.task.provider} {run.algo} on {run.model}"
         self.say(f"{told}, {run.steps} steps, in {directory}")
 
     @hookimpl
