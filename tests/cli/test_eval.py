@@ -64,10 +64,10 @@ def test_the_table(rlvr: Call, tmp_path: Path) -> None:
 
     assert lines[0].split() == [
         "LABEL", "VALUE", "PROBLEMS", "SAMPLES", "PASS@1", "95", "%", "INTERVAL", "STD", "OF",
-        "RUNS", "TOKENS", "VERIFY", "S",
+        "REPEATS", "TOKENS", "VERIFY", "S",
     ]  # fmt: skip
     assert lines[1].split()[:4] == ["all", "4", "8", "75.00%"]
-    assert "pass@1 n=2: 75.00% ± 35.36% (mean and standard deviation of 2 runs)" in lines
+    assert "pass@1 n=2: 75.00% ± 35.36% (mean and standard deviation of 2 repeats)" in lines
 
 
 def test_runs_that_lack_samples_say_so(rlvr: Call, tmp_path: Path) -> None:

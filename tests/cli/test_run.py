@@ -217,6 +217,7 @@ def test_a_run_without_a_gradient_says_so(rlvr: Call, two_steps: tuple[Done, Pat
     done = rlvr("run", "--plugin", "toy", "--steps", "2", "--out", "cold", *cold)
     assert done.returncode == 0
     assert "found='the gradient was zero in all 2 steps'" in done.stderr
+    assert "for an untrained one a short sampler.max_tokens and a train.lr" in done.stderr
     assert "nothing_was_learnt" not in two_steps[0].stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,12 @@ def test_every_command_has_a_section():
     page = pages()["cli.md"]
 
     assert all(f"## `rlvr {command}`" in page for command in COMMANDS)
+
+
+@pytest.mark.usefixtures("_all_installed")
+def test_no_two_headings_of_options_are_the_same():
+    """Parts that share a namespace are told apart by their names."""
+    headings = re.findall(r"^##+ .*$", pages()["configuration.md"], re.MULTILINE)
+
+    assert "### `curriculum` of difficulty" in headings
+    assert [h for h in headings if headings.count(h) > 1] == []

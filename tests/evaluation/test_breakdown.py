@@ -20,6 +20,7 @@ from rlvr import (
     Unscorable,
 )
 from rlvr.evaluation.breakdown import breakdown
+from rlvr.evaluation.pass_at_k import report_of
 
 
 def group(name: str, verdicts: str, **labels: str) -> ScoredGroup:
@@ -111,11 +112,17 @@ def test_nothing_judged_is_no_zero() -> None:
     assert whole.reward_mean is None
 
 
-def test_one_problem_has_no_interval() -> None:
-    """Redrawing one problem says nothing of others."""
-    whole = breakdown([group("a", "10")]).whole
+@pytest.mark.parametrize(
+    ("samples", "low", "high"), [("00", 0.0, 0.975), ("11", 0.025, 1.0), ("10", 0.0125, 0.9875)]
+)
+def test_one_problem_says_little_of_others(samples: str, low: float, high: float) -> None:
+    """Its interval is that of a run's evaluation: 97.5 % of all problems may be otherwise."""
+    scored = [group("a", samples)]
+    whole, of_run = breakdown(scored).whole, report_of(scored, split="test", seconds=0)
 
-    assert (whole.low, whole.high) == (None, None)
+    assert (whole.low, whole.high) == pytest.approx((low, high))
+    assert (whole.low, whole.high) == (of_run.low, of_run.high)
+    assert breakdown([]).whole.low is None
 
 
 def test_labels_that_name_problems_are_no_slices() -> None:

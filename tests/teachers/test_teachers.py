@@ -30,6 +30,7 @@ from rlvr import (
 )
 from rlvr.assembly import build_part
 from rlvr.assembly.teachers import check_fit, model_of, open_teachers, teacher_for, teachers_wanted
+from rlvr.cli.plugins_new import command_of
 from rlvr.testing import ScriptedPolicy, TinyBackend, TinyTeacher, random_data
 from rlvr.testing.fakes import ReinforceLoss
 from rlvr.training import stages
@@ -75,8 +76,9 @@ def test_starter_is_the_tasks_model() -> None:
 
     assert model_of("starter", task).startswith("gpt2:new?")
     assert model_of("far:x", task) == "far:x"
-    with pytest.raises(PluginError, match=r"ships no starter(.|\n)*add --model gpt2:new"):
+    with pytest.raises(PluginError, match="ships no starter") as refused:
         model_of("starter", attrs.evolve(task, starter=None))
+    assert command_of("x", "task").partition("--steps 40 ")[2] in str(refused.value)
 
 
 def test_parts_may_share_a_teacher_but_not_a_name() -> None:

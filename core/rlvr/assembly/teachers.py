@@ -112,8 +112,9 @@ def model_of(model: str, task: TaskSpec) -> str:
         raise PluginError(
             f"task {task.name} ships no starter model.",
             "found: its TaskSpec has no starter=MODEL, and no other model was named",
-            "add --model gpt2:new sampler.max_tokens=16 (a small untrained model, no file needed), "
-            "--model gpt2:PATH or hf:PATH_OR_ID",
+            "add --model gpt2:PATH, hf:PATH_OR_ID or a small untrained model that needs no file: "
+            "--model gpt2:new sampler.max_tokens=2 sampler.group_size=32 train.lr=5e-3 "
+            "(max_tokens: bytes of the longest right answer)",
         )
     return told_by(task, task.starter, str, "a model spec")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from rlvr.cli.eval_report import NOTHING, cost
+from rlvr.cli.eval_report import cost
 from rlvr.cli.output import table
 from rlvr.evaluation.breakdown import Slice
 from rlvr.evaluation.compare_models import Comparison, Paired
@@ -65,12 +65,9 @@ def comparison_as_text(found: Comparison, this: Side, against: Side) -> str:
 
 def verdict(part: Paired) -> str:
     """The sentence to quote: the difference with its interval, and the test."""
-    if part.low is None or part.high is None:
-        interval = "one problem has no interval"
-    else:
-        interval = f"95 % [{100 * part.low:+.1f}, {100 * part.high:+.1f}]"
     return (
-        f"difference of pass@1: {100 * part.difference:+.1f} points, {interval} "
+        f"difference of pass@1: {100 * part.difference:+.1f} points, "
+        f"95 % [{100 * part.low:+.1f}, {100 * part.high:+.1f}] "
         f"(paired bootstrap over {part.problems} problems)\n"
         f"solved by most samples: {part.only_this} only by this, {part.only_against} only by the "
         f"other, {part.both} by both; McNemar p = {part.p_value:.3g} (exact, two-sided)"
@@ -78,10 +75,6 @@ def verdict(part: Paired) -> str:
 
 
 def _row(label: str, value: str, part: Paired) -> tuple[str, ...]:
-    if part.low is None or part.high is None:
-        interval = NOTHING
-    else:
-        interval = f"[{100 * part.low:+.1f}, {100 * part.high:+.1f}]"
     return (
         label,
         value,
@@ -89,7 +82,7 @@ def _row(label: str, value: str, part: Paired) -> tuple[str, ...]:
         f"{part.this:.2%}",
         f"{part.against:.2%}",
         f"{100 * part.difference:+.1f}",
-        interval,
+        f"[{100 * part.low:+.1f}, {100 * part.high:+.1f}]",
         str(part.only_this),
         str(part.only_against),
         f"{part.p_value:.3g}",

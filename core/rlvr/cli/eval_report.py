@@ -42,7 +42,7 @@ def as_text(report: Breakdown, facts: Mapping[str, Any]) -> str:
         for label, slices in report.by.items()
         for value, part in slices.items()
     ]
-    header = (*_HEADER, "STD OF RUNS", "TOKENS", "VERIFY S")
+    header = (*_HEADER, "STD OF REPEATS", "TOKENS", "VERIFY S")
     lines = [table(header, [*rows, _row("all", "", whole)]), ""]
     lines.append(_quote(whole, facts["n"]))
     rates = "  ".join(f"pass@{k} {v:.1%}" for k, v in whole.pass_at.items())
@@ -94,11 +94,11 @@ def _interval(part: Slice) -> str:
 def _quote(whole: Slice, samples: int) -> str:
     """Mean and spread of the runs: what papers print."""
     if whole.run_std is None:
-        return f"pass@1 n={samples}: {whole.run_mean:.2%} (one run has no standard deviation)"
+        return f"pass@1 n={samples}: {whole.run_mean:.2%} (one repeat has no standard deviation)"
     hint = "" if whole.is_whole else "; some lack samples: quote the interval below instead"
     return (
         f"pass@1 n={samples}: {whole.run_mean:.2%} ± {whole.run_std:.2%} "
-        f"(mean and standard deviation of {len(whole.runs)} runs{hint})"
+        f"(mean and standard deviation of {len(whole.runs)} repeats{hint})"
     )
 
 

@@ -9,7 +9,7 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rlvr.cli.main import COMMANDS, top_parser
@@ -111,18 +111,25 @@ callback that draws the learning curve (`run.callbacks`), and of the toy task.
     return "\n".join(parts)
 
 
-def _tables(declared: Iterable[tuple[str, type]]) -> str:
-    return "\n".join(reference_markdown({namespace: cls}) for namespace, cls in declared)
+def _tables(declared: Mapping[tuple[str, type], Sequence[str]]) -> str:
+    """A section each; where namespaces are not the parts' names, the heading names the parts."""
+    sections = []
+    for (namespace, cls), parts in declared.items():
+        of = "" if namespace in parts else f" of {', '.join(dict.fromkeys(parts))}"
+        text = reference_markdown({namespace: cls})
+        sections.append(text.replace(f"### `{namespace}`", f"### `{namespace}`{of}", 1))
+    return "\n".join(sections)
 
 
-def _plugin_options(host: PluginHost, plugin: str) -> list[tuple[str, type]]:
-    """Namespace and class of each part's options, each once; parts may share a namespace."""
-    found = {
-        (spec.option_namespace, load_object(spec.config, plugin)): None
-        for spec in Registry(host).parts()
-        if spec.provider == plugin and spec.config is not None
-    }
-    return [(name, cls) for name, cls in found if cls not in CORE_OPTIONS.values()]
+def _plugin_options(host: PluginHost, plugin: str) -> dict[tuple[str, type], list[str]]:
+    """Namespace and class of parts' options, with the parts' names; parts may share either."""
+    found: dict[tuple[str, type], list[str]] = {}
+    for spec in Registry(host).parts():
+        if spec.provider == plugin and spec.config is not None:
+            cls = load_object(spec.config, plugin)
+            if cls not in CORE_OPTIONS.values():
+                found.setdefault((spec.option_namespace, cls), []).append(spec.name)
+    return found
 
 
 def _cli_page() -> str:

@@ -32,8 +32,8 @@ class Slice:
         unjudged: Problems none of whose samples has a verdict; in no other number.
         pass_at: k to the unbiased estimate of pass@k, for k up to the fewest judged samples of a
             problem.
-        low: Lower end of the 95 % interval of pass@1 (bootstrap over problems); None below two
-            problems, which say nothing of others.
+        low: Lower end of the 95 % interval of pass@1 (bootstrap over problems); None where nothing
+            was judged.
         high: Its upper end.
         runs: Pass rate of each run; run i is sample i of every problem.
         reward_mean: Mean reward of the judged samples.
@@ -167,7 +167,7 @@ def _slice(groups: Sequence[ScoredGroup]) -> Slice:
     scores = {g.problem.id: [r.score01 for r in g.rewards] for g in groups if g.rewards}
     rewards = [r for g in groups for r in g.rewards]
     fewest = min((len(s) for s in scores.values()), default=0)
-    low, high = interval_of(scores) if len(scores) > 1 else (None, None)
+    low, high = interval_of(scores) if scores else (None, None)
     components: dict[str, list[float]] = {}
     for reward in rewards:
         for name, value in reward.components.items():

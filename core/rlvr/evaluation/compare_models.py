@@ -31,7 +31,7 @@ class Paired:
         problems: Number of those problems.
         this: pass@1 of the first model: share of right samples, averaged over problems.
         against: pass@1 of the second model.
-        low: Lower end of the 95 % interval of the difference; None below two problems.
+        low: Lower end of the 95 % interval of the difference.
         high: Its upper end.
         both: Problems that both solve (see `solves`).
         only_this: Problems that only the first model solves.
@@ -43,8 +43,8 @@ class Paired:
     problems: int
     this: float
     against: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     both: int
     only_this: int
     only_against: int
@@ -78,8 +78,8 @@ def paired(this: Verdicts, against: Verdicts) -> Paired:
         problems=len(shared),
         this=_rate([one for one, _ in rates]),
         against=_rate([other for _, other in rates]),
-        low=low if len(shared) > 1 else None,
-        high=high if len(shared) > 1 else None,
+        low=low,
+        high=high,
         both=solved.count((True, True)),
         only_this=only_this,
         only_against=only_against,

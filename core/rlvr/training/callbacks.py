@@ -117,7 +117,8 @@ class Callbacks:
                 "nothing_was_learnt",
                 found=f"the gradient was zero in all {steps} steps",
                 look_at="reward/groups_equal in metrics.jsonl: equal rewards teach nothing",
-                do="take easier problems, larger groups, or a model that is right at times",
+                do="take easier problems, larger groups, or a model that is right at times; for an "
+                "untrained one a short sampler.max_tokens and a train.lr such as 5e-3",
             )
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
