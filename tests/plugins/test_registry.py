@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
 
 import pytest
 
 from rlvr import PluginError
+from rlvr.assembly.configure import configure
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, PLUGINS, distribution_for
 from rlvr.plugins.registry import Registry
@@ -53,9 +55,80 @@ def test_a_name_twice_is_an_error_only_when_asked_for(importable_site):
     message = message_of(found.find, "task", "sums")
 
     assert "one (rlvr-one 1.0), two (rlvr-two 1.0)" in message
-    assert "one/sums, two/sums" in message
+    assert "--task one/sums, --task two/sums" in message
     assert found.find("task", "two/sums").provider == "two"
     assert {"one/sums", "two/sums"} <= set(found.names("task"))
+
+
+TWIN = """
+    import rlvr
+    RLVR_API = 1
+    AT = {{"name": "pairs", "target": "a:B"}}
+
+    @rlvr.hookimpl
+    def rlvr_tasks():
+        yield rlvr.TaskSpec(**AT)
+        yield rlvr.TaskSpec(name="{own}", target="a:B", reward="pairs")
+
+    @rlvr.hookimpl
+    def rlvr_rewards():
+        yield rlvr.RewardSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_samplers():
+        yield rlvr.SamplerSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_advantages():
+        yield rlvr.AdvantageSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_losses():
+        yield rlvr.LossSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_backends():
+        yield rlvr.BackendSpec(name="{own}", target="a:B", sampler="pairs")
+
+    @rlvr.hookimpl
+    def rlvr_algorithms():
+        pairs = dict.fromkeys(("sampler", "advantage", "loss"), "pairs")
+        yield rlvr.AlgorithmSpec(name="{own}", **pairs)
+"""
+"""Of two such plugins each has parts that are all called `pairs`."""
+
+
+@pytest.fixture
+def twins(importable_site):
+    """The plugins `one` and `two`, loaded."""
+    for own in ("one", "two"):
+        importable_site.add(own, TWIN.format(own=own))
+    return PluginHost.load({"RLVR_PLUGINS": "one,two"})
+
+
+@pytest.mark.parametrize("task", ["two/pairs", "two"])
+@pytest.mark.parametrize(("needs", "count"), [("run", 4), ("eval", 2), ("score", 1)])
+def test_a_record_means_the_parts_of_its_own_plugin(twins, task, needs, count):
+    """What a task, an algorithm or a backend names is not put to the person."""
+    asked = Namespace(task=task, algo="two", backend="two", model="two:x", callbacks="")
+
+    chosen = configure(asked, twins, needs=needs, is_partial=needs == "run").chosen
+
+    parts = [chosen.reward, chosen.sampler, chosen.advantage, chosen.loss]
+    assert [part.full_name for part in parts if part is not None] == ["two/pairs"] * count
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [("reward", "--reward "), ("sampler", "--sampler "), ("loss", "run.loss=")],
+)
+def test_a_name_that_a_person_typed_is_put_back_with_its_flag(twins, kind, flag):
+    """Of several plugins none is its home: what settles it can be pasted."""
+    message = message_of(Registry(twins).find, kind, "pairs")
+
+    assert f"choose one by its full name: {flag}one/pairs, {flag}two/pairs" in message
+    assert Registry(twins).find(kind, "pairs", of="two").provider == "two"
+    assert "is offered by 2 plugins" in message_of(Registry(twins).find, kind, "pairs", "builtin")
 
 
 def test_an_unknown_name_suggests_the_nearest(importable_site):

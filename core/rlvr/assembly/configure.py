@@ -227,9 +227,9 @@ def _choose(
     errors: list[PluginError] = []
     missing: list[str] = []
 
-    def find(kind: str, name: str) -> Any:
+    def find(kind: str, name: str, of: str = "") -> Any:
         try:
-            return registry.find(kind, name)
+            return registry.find(kind, name, of)
         except PluginError as error:
             if {"algorithm": "algo", "callback": "callbacks"}.get(kind, kind) in optional:
                 missing.append(str(error))
@@ -239,15 +239,18 @@ def _choose(
 
     task = registry.task(run.task) if run.task else NO_TASK
     wanted = run.reward or task.reward or task.name
-    reward = find("reward", wanted) if wanted != NO_TASK.name else None
+    owner = "" if run.reward else task.provider
+    reward = find("reward", wanted, owner) if wanted != NO_TASK.name else None
     found: dict[str, Any] = {}
     if needs == "run":
         algorithm = found["algorithm"] = find("algorithm", run.algo)
         for kind in ("sampler", "advantage", "loss", "curriculum"):
-            if name := getattr(run, kind) or getattr(algorithm, kind, ""):
+            if name := getattr(run, kind):
                 found[kind] = find(kind, name)
+            elif name := getattr(algorithm, kind, ""):
+                found[kind] = find(kind, name, algorithm.provider)
         if (loss := found.get("loss")) is not None and loss.around:
-            find("loss", loss.around)
+            find("loss", loss.around, loss.provider)
         told = [find("callback", name) for name in dict.fromkeys(run.callbacks)]
         found["callbacks"] = tuple(spec for spec in told if spec is not None)
     if needs in ("run", "trained"):
@@ -256,7 +259,8 @@ def _choose(
         backend = found["backend"] = find("backend", run.backend)
     if needs in ("eval", "trained"):
         own = backend.sampler if backend is not None else ""
-        found["sampler"] = find("sampler", run.sampler or own or "group")
+        owner = backend.provider if own and not run.sampler else ""
+        found["sampler"] = find("sampler", run.sampler or own or "group", owner)
     if len(errors) == 1:
         raise errors[0]
     if errors:

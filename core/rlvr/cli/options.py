@@ -135,16 +135,18 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     registry = Registry(PluginHost.load())
     task = registry.task(chosen.task or chosen.plugin)
     parts = [task]
-    if reward := chosen.reward or task.reward or task.name:
-        parts.append(registry.find("reward", reward))
+    owner = "" if chosen.reward else task.provider
+    parts.append(registry.find("reward", chosen.reward or task.reward or task.name, owner))
     specs = {p.option_namespace: load_object(p.config, p.provider) for p in parts if p.config}
     flags = flags_of([row.key for row in describe(specs)], own)
     sections = [_section(task, specs, flags)]
     others: list[PartSpec] = []
     algorithm = registry.find("algorithm", chosen.algo) if chosen.algo else None
     for kind in ("advantage", "loss"):
-        if name := getattr(chosen, kind) or (algorithm and getattr(algorithm, kind)):
+        if name := getattr(chosen, kind):
             others.append(registry.find(kind, name))
+        elif algorithm:
+            others.append(registry.find(kind, getattr(algorithm, kind), algorithm.provider))
     if chosen.curriculum:
         others.append(registry.find("curriculum", chosen.curriculum))
     for name in names_in(chosen.callback or ""):

@@ -18,6 +18,11 @@ from rlvr.plugins.status import PluginStatus
 from rlvr.specs import Check, CommandSpec, PartSpec, TaskSpec
 from rlvr.suggest import did_you_mean
 
+_FLAGS = {"algorithm": "algo"}
+"""The flag that names a part of this kind, where it is not called like the kind."""
+_WITHOUT_FLAG = ("advantage", "loss", "checkpointer")
+"""Kinds that an option of `run` names, as no flag does."""
+
 
 class Registry:
     """Finds the spec that a name means among what active plugins offer."""
@@ -50,15 +55,21 @@ class Registry:
         specs = [s for s in self.parts() if s.config and s.option_namespace == namespace]
         return [spec for spec in specs if name in _fields(spec)]
 
-    def find(self, kind: str, name: str) -> Any:
+    def find(self, kind: str, name: str, of: str = "") -> Any:
         """
         The spec of that name, or of the full name `provider/name`.
+
+        Args:
+            kind: Of the part.
+            name: That a person, or a record of a plugin, gave.
+            of: The plugin whose record names it: of several parts its own is meant; "": nobody's.
 
         Raises:
             PluginError: No active plugin offers it, or several do.
         """
         specs = self._by_kind[kind]()
         matches = [s for s in specs if s.name == name] or [s for s in specs if s.full_name == name]
+        matches = [s for s in matches if s.provider == of] or matches
         if len(matches) > 1:
             raise self._ambiguous(kind, name, matches)
         if not matches:
@@ -121,11 +132,12 @@ class Registry:
     # --- errors ---------------------------------------------------------------------------------
 
     def _ambiguous(self, kind: str, name: str, matches: list[Any]) -> PluginError:
+        asked = f"run.{kind}=" if kind in _WITHOUT_FLAG else f"--{_FLAGS.get(kind, kind)} "
         origins = {status.name: status.origin for status in self._host.plugins}
         providers = ", ".join(f"{m.provider} ({origins.get(m.provider, '?')})" for m in matches)
         return PluginError(
             f"{kind} {name!r} is offered by {len(matches)} plugins: {providers}",
-            f"choose one by its full name: {', '.join(m.full_name for m in matches)}",
+            f"choose one by its full name: {', '.join(asked + m.full_name for m in matches)}",
         )
 
     def _missing(self, kind: str, name: str) -> PluginError:
