@@ -189,9 +189,10 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=20)
+    _, said = running.communicate(timeout=20)
 
     assert running.returncode == 130
+    assert re.search(r"rlvr: stopped; go on with: \S*rlvr run --resume r \(exit 130\)$", said)
 
 
 def test_a_run_that_cannot_begin_leaves_no_directory(rlvr: Call, tmp_path: Path) -> None:
@@ -265,6 +266,9 @@ def test_failing_verifications_have_their_own_exit_code(rlvr: Call) -> None:
 
     assert failed.returncode == 5
     assert "could not run" in failed.stderr
+    assert "rlvr plugins check builtin" in failed.stderr
+    assert len(re.findall(r"verification_failed\b", failed.stderr)) == 1
+    assert re.search(r"verifications_failed +.*count=\d", failed.stderr)
     assert "Traceback" not in failed.stderr
 
 

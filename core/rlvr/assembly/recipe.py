@@ -177,6 +177,7 @@ async def open_verifier(
             max_failures=verify.max_failures,
             status=status,
         )
+        stack.callback(runner.tell_failures)
         yield Verifier(task=task, reward=reward, runner=runner)
 
 
