@@ -480,6 +480,20 @@ def test_a_top_command_is_suggested(plugin_site):
     assert "did you mean 'serve'?" in done.stderr
 
 
+def test_only_plugins_with_commands_are_words(plugin_site):
+    """A plugin of parts alone offers nothing to call, and is not suggested."""
+    plugin_site.add("sums", GOOD)
+    plugin_site.add("hues", "RLVR_API = 1\n")
+
+    done = plugin_site.rlvr("hue")
+
+    listed = re.search(r"there are: (.*)", done.stderr)[1].split(", ")
+    assert done.returncode == 2
+    assert "sums" in listed
+    assert not {"hues", "builtin", "algos"} & set(listed)
+    assert "did you mean" not in done.stderr
+
+
 def test_a_top_command_of_two_plugins_is_refused(plugin_site):
     """Nothing is called by chance: both plugins are named, and how to call one (exit 3)."""
     plugin_site.add("sums", TOP.replace("{name}", "sums"))

@@ -75,7 +75,7 @@ def test_starter_is_the_tasks_model() -> None:
 
     assert model_of("starter", task).startswith("gpt2:new?")
     assert model_of("far:x", task) == "far:x"
-    with pytest.raises(PluginError, match=r"ships no starter(.|\n)*add --model gpt2:new"):
+    with pytest.raises(ConfigError, match=r"ships no starter(.|\n)*add --model gpt2:new"):
         model_of("starter", attrs.evolve(task, starter=None))
 
 
