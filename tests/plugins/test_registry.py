@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from argparse import Namespace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -150,6 +152,47 @@ def test_an_installed_package_without_an_entry_point_is_told(importable_site):
 
     assert "no plugin named 'counts'." in message
     assert "rlvr-counts is installed and has no plugin: add [project.entry-points.rlvr]" in message
+
+
+PACKAGE = '[project]\nname = "{0}"\n[project.entry-points.rlvr]\ncounts = "counts"\n'
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "name"),
+    [
+        ("rlvr-counts", "plugin", "counts"),
+        ("my counts", "task", "counts"),
+        ("other", "reward", "counts/even"),
+        (".", "algorithm", "counts"),
+    ],
+)
+def test_a_package_that_lies_here_is_to_be_installed(plugin_site, monkeypatch, folder, kind, name):
+    """Whatever its folder and its distribution are called; what cannot be read is passed by."""
+    monkeypatch.chdir(plugin_site.home)
+    texts = {"a": "[project", "b": "project = 3", folder: PACKAGE.format(folder)}
+    for place, text in texts.items():
+        Path(place).mkdir(exist_ok=True)
+        Path(place, "pyproject.toml").write_text(text)
+    found = Registry(PluginHost.load({"RLVR_PLUGINS": ""}))
+
+    find = found.active if kind == "plugin" else partial(found.find, kind)
+    message = message_of(find, name)
+
+    place = {".": "the working directory", "my counts": "'./my counts'"}.get(folder, f"./{folder}")
+    assert re.search(r"which is not installed: .*install -e", message)
+    assert message.endswith("-e ." if folder == "." else f"-e {place}")
+    assert "installed: " in message
+    assert "try: rlvr plugins list" in message_of(found.find, "task", "count")
+
+
+def test_a_package_of_an_installed_plugin_is_not_to_be_installed(importable_site, monkeypatch):
+    """A name that it does not offer is another mistake."""
+    monkeypatch.chdir(importable_site.home)
+    Path("pyproject.toml").write_text(PACKAGE.format("counts"))
+
+    message = message_of(registry(importable_site, counts=["odd"]).find, "task", "counts/even")
+
+    assert message.endswith("try: rlvr plugins list")
 
 
 def test_a_first_party_name_says_what_to_install(importable_site, monkeypatch):

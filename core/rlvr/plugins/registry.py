@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from rlvr.errors import PluginError, RlvrError
-from rlvr.install import pip_install
-from rlvr.plugins.discovery import without_entry_point
+from rlvr.install import pip_install, pip_install_folder
+from rlvr.plugins.discovery import folder_of, without_entry_point
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
 from rlvr.plugins.offers import OFFERS, label
@@ -154,8 +155,18 @@ class Registry:
         return PluginError(
             f"no {what} named {name!r}.",
             f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
-            without_entry_point(name) or "try: rlvr plugins list",
+            self._lies_here(name) or without_entry_point(name) or "try: rlvr plugins list",
         )
+
+    def _lies_here(self, name: str) -> str:
+        """What to do where the package of a plugin that is not installed lies here, else ""."""
+        plugin = name.rpartition("/")[0] or name
+        if any(status.name == plugin for status in self._host.plugins):
+            return ""
+        if (folder := folder_of(plugin)) is None:
+            return ""
+        place = "the working directory" if folder == Path() else f"./{folder}"
+        return f"found {place}, which is not installed: {pip_install_folder(folder)}"
 
     def _installed(self, kind: str) -> list[str]:
         if kind != "plugin":
