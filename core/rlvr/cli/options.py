@@ -167,9 +167,10 @@ def _section(part: PartSpec, specs: Mapping[str, type], flags: Mapping[str, str]
         return f"{title}: none"
     names = {row.key: ", ".join(filter(None, (row.key, flags.get(row.key)))) for row in rows}
     width = max(map(len, names.values()))
-    lines = [
-        f"  {names[row.key].ljust(width)}  {row.help}"
-        f"{f' ({row.unit})' if row.unit else ''} [{as_text(row.default) or 'empty'}]"
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        is_told = all(as_text(choice) in row.help for choice in row.choices)
+        of = row.unit if is_told else row.values
+        text = f"{row.help}{f' ({of})' if of else ''} [{as_text(row.default) or 'empty'}]"
+        lines.append(f"  {names[row.key].ljust(width)}  {text}")
     return "\n".join([f"{title}:", *lines])
