@@ -148,7 +148,9 @@ def _model_spec(configured: Configured) -> str:
         raise ConfigError(
             f"model '{model}' was asked for.",
             f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
-            "choose another --model or --backend",
+            "choose another --model or --backend"
+            if ":" in model
+            else f"write {' or '.join(f'{scheme}:{model}' for scheme in backend.models)}",
         )
     return model
 
