@@ -109,7 +109,7 @@ def _configured(
     if isinstance(options, Mapping):
         given["flag_options"] = dict(options)
     else:
-        given["overrides"] = list(options)
+        given |= {"flag_options": {}, "overrides": list(options)}
     args = Namespace(plugin=plugin, **given)
     host = PluginHost.load()
     configured = configure(args, host, needs=needs)

@@ -49,7 +49,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
         if (like := _ratio(one, two)) >= CLOSE or (len(one) > 2 and two.startswith(one)):
             scored.append((own == place, like, _same_start(one, two), other))
     if scored:
-        return max(scored, key=lambda found: found[:3])[3]
+        return max(scored)[-1]
     # `lr` for `train.lr`: equal in the last part is close, however short; so is short for long
     ends = {k: k.rpartition(".")[2] for k in known}
     same = [k for k, end in ends.items() if end == last]

@@ -174,6 +174,7 @@ def test_two_distributions_of_one_plugin_name_conflict(plugin_site):
     assert [p["status"] for p in sums] == ["conflict", "conflict"]
     assert "two 1.0" in sums[0]["reason"]
     assert "one 1.0" in sums[1]["reason"]
+    assert "is in conflict: the name" in plugin_site.rlvr("run", "--plugin", "sums").stderr
 
 
 def test_nobody_takes_the_builtin_plugins_name(plugin_site):

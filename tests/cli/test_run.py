@@ -109,7 +109,7 @@ def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Pa
     done = rlvr("run", "--plugin", "toy", "--out", "r", "--model", "gpt2:new?tokenizer=none.json")
     lines = done.stderr.splitlines()
     assert done.returncode != 0
-    assert lines[0].startswith("builtin grpo on gpt2:new?tokenizer=none.json, ")
+    assert lines[0].startswith("builtin/toy grpo on gpt2:new?tokenizer=none.json, ")
     assert lines[0].endswith("in r")
     assert any("none.json" in line for line in lines[1:])
 

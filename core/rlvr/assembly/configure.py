@@ -25,6 +25,7 @@ from rlvr.assembly.vetted_values import (
     without_outranked,
 )
 from rlvr.config.core import CORE_OPTIONS, RunOptions
+from rlvr.config.layer import COMMAND_LINE
 from rlvr.config.layers import (
     DEFAULT,
     Layer,
@@ -198,8 +199,10 @@ def _given_layers(args: Namespace) -> list[Layer]:
     flags = {key: value for key, value in flags.items() if value is not None}
     if plugin := getattr(args, "plugin", None):
         flags.setdefault("run.task", plugin)
-    layers.append(Layer("command line", flags | getattr(args, "flag_options", {})))
-    layers.append(overrides_layer(getattr(args, "overrides", None) or []))
+    typed = COMMAND_LINE if not hasattr(args, "flag_options") else "the Python call"
+    layers.append(Layer(typed, flags | getattr(args, "flag_options", {})))
+    words = overrides_layer(getattr(args, "overrides", None) or [])
+    layers.append(attrs.evolve(words, name=typed))
     return layers
 
 

@@ -184,7 +184,7 @@ def _fields(spec: Any) -> set[str]:
 def _unusable(asked: str, status: PluginStatus) -> PluginError:
     error = PluginError(
         asked,
-        f"plugin {status.name!r} ({status.origin}) is {status.status}: {status.reason}",
+        f"plugin {status.name!r} ({status.origin}) is {status.state}: {status.reason}",
         "--debug shows the traceback" if status.error else "see: rlvr plugins list",
     )
     error.__cause__ = status.error
