@@ -102,6 +102,11 @@ def say_stopping(then: str = "") -> None:
     print(f"\nrlvr: stopping{then}; Ctrl-C again stops at once", file=sys.stderr)
 
 
+def say_stopped(command: str) -> None:
+    """Print on standard error that the second Ctrl-C was obeyed, and the command that goes on."""
+    print(f"rlvr: stopped{f'; go on with: {command}' * bool(command)} (exit 130)", file=sys.stderr)
+
+
 @contextmanager
 def _on_ctrl_c(handler: Callable[..., None]) -> Iterator[None]:
     """Within the block Ctrl-C calls the handler; other threads than the main one get none."""

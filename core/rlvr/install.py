@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["pip_install", "rlvr_command"]
+__all__ = ["pip_install", "pip_install_folder", "rlvr_command"]
 
 _PLUGINS = (
     *("algos", "distill", "rtx4090", "servers", "tinker", "tinker-cookbook", "tinker-server"),
@@ -61,6 +61,12 @@ def pip_install(*requirements: str, reinstall: bool = False, upgrade: bool = Fal
     elif (reinstall or upgrade) and (not is_local or "--find-links" in words):
         flags = ["--force-reinstall" if reinstall else "--upgrade"]
     return f"{_pip()} {shlex.join([*flags, *words])}"
+
+
+def pip_install_folder(folder: Path) -> str:
+    """The command, for a shell, that installs the package in a folder such that edits count."""
+    place = str(folder) if folder.is_absolute() or folder == Path() else f"./{folder}"
+    return f"{_pip()} -e {shlex.quote(place)}"
 
 
 def rlvr_command(*words: str) -> str:

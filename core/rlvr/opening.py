@@ -109,7 +109,7 @@ def _configured(
     if isinstance(options, Mapping):
         given["flag_options"] = dict(options)
     else:
-        given["overrides"] = list(options)
+        given |= {"flag_options": {}, "overrides": list(options)}
     args = Namespace(plugin=plugin, **given)
     host = PluginHost.load()
     configured = configure(args, host, needs=needs)
@@ -122,7 +122,8 @@ def starter_model(plugin: str) -> str:
     The model spec of a plugin's starter model, for commands that take a model without a task.
 
     Raises:
-        PluginError: No such plugin, or its default task ships no model.
+        PluginError: No such plugin.
+        ConfigError: Its default task ships no model.
     """
     return model_of(STARTER, Registry(PluginHost.load()).default_task(plugin))
 

@@ -25,19 +25,56 @@ COMMON = frozenset({"close", "end", "judge", "name", "state"})
 """Words that many authors use, whatever a kind knows."""
 
 
+CLOSE = 0.6
+"""Share of equal letters from which a name is suggested."""
+
+
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that looks most like `name`, None where none is close."""
+    """
+    The candidate that looks most like `name`, None where none is close.
+
+    Where the namespace exists (`train` of `train.lr`) the last parts alone are compared, and those
+    in it go first. Of equally like ones the one is meant that is equal for longest from the start.
+    """
+    known = sorted(set(candidates) - {name})
+    place, _, last = name.rpartition(".")
+    # letters that changed places are the likeliest slip: `gpro` is `grpo` before it is `gspo`
+    if matches := [k for k in known if sorted(k) == sorted(name)]:
+        return matches[0]
+    is_there = any(k.rpartition(".")[0] == place for k in known)
+    scored = []
+    for other in known:
+        own, _, its = other.rpartition(".")
+        one, two = (last, its) if is_there else (name, other)
+        if (like := _ratio(one, two)) >= CLOSE or (len(one) > 2 and two.startswith(one)):
+            scored.append((own == place, like, _same_start(one, two), other))
+    if scored:
+        return max(scored)[-1]
+    # `lr` for `train.lr`: equal in the last part is close, however short; so is short for long
+    ends = {k: k.rpartition(".")[2] for k in known}
+    same = [k for k, end in ends.items() if end == last]
+    short = {k: {last, end} & {_initials(last), _initials(end)} - {""} for k, end in ends.items()}
+    initials = [k for k in known if short[k]]
+    found = same or sorted(initials, key=lambda k: k.rpartition(".")[0] != place)
+    return found[0] if found else None
+
+
+def _initials(name: str) -> str:
+    """`lr` of `learning_rate`; "" of a single word."""
+    words = re.split(r"[-_]", name)
+    return "".join(word[:1] for word in words) if len(words) > 1 else ""
+
+
+def _same_start(one: str, other: str) -> int:
+    """Letters that two names share from their starts."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _ratio(one: str, other: str) -> float:
     import difflib  # only errors need it
 
-    known = sorted(set(candidates))
-    # letters that changed places are the likeliest slip: `gpro` is `grpo` before it is `gspo`
-    matches = [k for k in known if sorted(k) == sorted(name) and k != name][:1]
-    matches = matches or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    if not matches:
-        # `lr` for `train.lr`: equal in the last part is close, however short that part is.
-        last = name.rpartition(".")[2]
-        matches = [k for k in known if k.rpartition(".")[2] == last and k != name][:1]
-    return matches[0] if matches else None
+    return difflib.SequenceMatcher(None, other, one).ratio()  # as `difflib.get_close_matches`
 
 
 def did_you_mean(name: str, candidates: Iterable[str]) -> str:
@@ -64,7 +101,7 @@ def is_slip(name: str, known: str) -> bool:
         return False
     if sorted(one) == sorted(other):
         return True
-    at = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))
+    at = _same_start(one, other)
     return one[at:] == other[at + 1 :] or one[at + 1 :] == other[at + 1 :]
 
 
@@ -76,9 +113,7 @@ def is_sure(name: str, known: str) -> bool:
 
 def share(name: str, known: str) -> float:
     """Share of equal letters."""
-    import difflib  # only likeness needs it
-
-    return difflib.SequenceMatcher(None, letters_of(name), letters_of(known)).ratio()
+    return _ratio(letters_of(known), letters_of(name))
 
 
 def _is_form(own: str, word: str) -> bool:
@@ -88,8 +123,7 @@ def _is_form(own: str, word: str) -> bool:
         return True
     if own in COMMON:
         return False
-    same = next((i for i, (a, b) in enumerate(zip(own, word, strict=False)) if a != b), len(own))
-    for stem in range(min(same, len(word)), 2, -1):
+    for stem in range(_same_start(own, word), 2, -1):
         is_doubled = len(own) > stem + 1 and own[stem] == own[stem - 1]  # pin, pinned
         if {own[stem + is_doubled :] or "s", word[stem:] or "s"} <= ENDINGS:
             return True

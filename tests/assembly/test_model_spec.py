@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from typing import Any
 
 import pytest
@@ -9,7 +10,11 @@ from attrs import frozen
 
 from rlvr import BackendSpec, ConfigError, SamplerSpec, TaskSpec
 from rlvr.assembly.compatibility import check_fit
+from rlvr.assembly.configure import configure
+from rlvr.assembly.recipe import build_context
 from rlvr.assembly.vetted_values import backend_for_model, default_model, is_starter
+from rlvr.plugins.host import PluginHost
+from tests.conftest import PluginSite
 
 
 @frozen
@@ -46,6 +51,38 @@ def test_the_scheme_chooses_where_one_backend_takes_it(
 ) -> None:
     """One taker is meant; several, or none that is known, leave it to the option."""
     assert backend_for_model(model, Host(tuple(backends))) == chosen  # type: ignore[arg-type]
+
+
+FAR = """
+    import rlvr
+    RLVR_API = 1
+
+    @rlvr.hookimpl
+    def rlvr_backends():
+        yield rlvr.BackendSpec(name="far", target="m:x", models=("near", "far"), sampler="group")
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "do"),
+    [
+        ("Qwen/Qwen3-0.6B", "write near:Qwen/Qwen3-0.6B or far:Qwen/Qwen3-0.6B"),
+        ("gpt3", "write near:gpt3 or far:gpt3"),
+        ("nera:gpt2", "choose another --model or --backend"),
+    ],
+)
+def test_a_model_without_a_scheme_is_told_those_that_there_are(
+    importable_site: PluginSite, model: str, do: str
+) -> None:
+    """A name of a hub or a folder is not refused without saying how it is written."""
+    importable_site.add("far", FAR)
+    asked = Namespace(task="toy", model=model, backend="far")
+    configured = configure(asked, PluginHost.load({"RLVR_PLUGINS": "far"}), needs="eval")
+
+    with pytest.raises(ConfigError) as caught:
+        build_context(configured, None)
+
+    assert str(caught.value).endswith(do)
 
 
 def test_a_backend_that_only_samples_is_not_trained() -> None:

@@ -58,7 +58,7 @@ def test_mistakes_are_said() -> None:
         async with open_verifying(plugin, **more):  # type: ignore[arg-type]
             pass
 
-    with pytest.raises(ConfigError, match="lenght"):
+    with pytest.raises(ConfigError, match=r"lenght' \(from the Python call"):
         asyncio.run(opened("toy", options=["toy.lenght=3"]))
     with pytest.raises(PluginError, match="toyy"):
         asyncio.run(opened("toyy"))

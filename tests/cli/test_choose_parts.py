@@ -72,6 +72,8 @@ def test_help_shows_the_options_of_the_chosen_loss(plugin_site):
     assert "options of algos/gspo" in both.stdout
     assert "options of algos/grpo" not in both.stdout
     assert "options of algos/rloo" in alone.stdout
+    assert "(one of k1, k2, k3) [k3]" in both.stdout
+    assert "Answers cut at the token limit: keep, mask or penalise [keep]" in alone.stdout
 
 
 PRESET = """

@@ -174,6 +174,7 @@ def test_two_distributions_of_one_plugin_name_conflict(plugin_site):
     assert [p["status"] for p in sums] == ["conflict", "conflict"]
     assert "two 1.0" in sums[0]["reason"]
     assert "one 1.0" in sums[1]["reason"]
+    assert "is in conflict: the name" in plugin_site.rlvr("run", "--plugin", "sums").stderr
 
 
 def test_nobody_takes_the_builtin_plugins_name(plugin_site):
@@ -478,6 +479,20 @@ def test_a_top_command_is_suggested(plugin_site):
 
     assert done.returncode == 2
     assert "did you mean 'serve'?" in done.stderr
+
+
+def test_only_plugins_with_commands_are_words(plugin_site):
+    """A plugin of parts alone offers nothing to call, and is not suggested."""
+    plugin_site.add("sums", GOOD)
+    plugin_site.add("hues", "RLVR_API = 1\n")
+
+    done = plugin_site.rlvr("hue")
+
+    listed = re.search(r"there are: (.*)", done.stderr)[1].split(", ")
+    assert done.returncode == 2
+    assert "sums" in listed
+    assert not {"hues", "builtin", "algos"} & set(listed)
+    assert "did you mean" not in done.stderr
 
 
 def test_a_top_command_of_two_plugins_is_refused(plugin_site):

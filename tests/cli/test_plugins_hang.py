@@ -30,7 +30,7 @@ SWALLOW = """while True:  # HERE
 HANGS: dict[str, tuple[str, str, str, str]] = {
     # name: kind of the plugin, text that is replaced, what by, the part that is named
     "import": ("task", "RLVR_API = 1", f"RLVR_API = 1\n{SLEEP}", ""),
-    "build": ("task", '"""Sums with 1."""',
+    "build": ("task", '"""Problems: here, sums with 1."""',
               f"def __init__(self, *given):\n        {SLEEP}", "task"),
     "listing": ("task", "question = ", f"{SLEEP}\n                question = ", "task"),
     "endless": ("task", "for number in range(20):",

@@ -23,22 +23,27 @@ from rlvr.errors import ConfigError
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 BUILD = '"""Sums."""\n\n    def __init__(self, *given):\n        {}\n'
+ABOUT = '"""Problems: here, sums with 1."""'
 FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     # name: kind, what is replaced by what, the part that is named, what is said of it
-    "build": ("task", '"""Sums with 1."""', BUILD.format("1 / 0"), "task", "ZeroDivisionError"),
+    "build": ("task", ABOUT, BUILD.format("1 / 0"), "task", "ZeroDivisionError"),
     "listing": ("task", "for number in range(20):", "for number in 20:", "task", "not iterable"),
     "golden": ("task", "(problem.id, problem.payload)", "(problem.id, '?')", "task", "reference"),
     "garbage": ("task", "answer == right", "answer in (right, '')", "task", "accepts empty"),
     "ids": ("task", "-{number}", "", "task", "two problems with the id 'ids'"),
     "type": ("task", "return Reward(", "return float(is_right)\n        Reward(", "reward",
-             "a reward returns Reward"),
+             "the reward gave 0.0 (float); return rlvr.Reward(value=..., score01=...)"),
+    "bools": ("task", "return Reward(", "return is_right\n        Reward(", "reward",
+              "(bool); return rlvr.Reward(value=..., score01=...)"),
+    "nothing": ("task", "return Reward(", "Reward(", "reward", "None; return rlvr."),
+    "zero": ("task", "float(is_right)", "0.0", "task", "is judged score01 = 0, not 1"),
     "bounds": ("task", "value=same", "value=2.0 * same", "reward", "2.0"),
     "key": ("task", "    async def __call__",
             "    def verdict_key(self, problem, trajectory):\n        return 'a' * 64\n\n"
             "    async def __call__", "reward", "a" * 64),
     "flaky": ("task", "answer == right", "answer == right and bool(id(object()) and COIN())",
               "task", "flaky"),
-    "slow": ("task", '"""Sums with 1."""', BUILD.format("__import__('time').sleep(0.1)"),
+    "slow": ("task", ABOUT, BUILD.format("__import__('time').sleep(0.1)"),
              "task", "0."),
     "verdict": ("task", "is_right =", "__import__('time').sleep(0.1); is_right =", "task",
                 "on average"),
@@ -273,6 +278,17 @@ def test_each_kind_of_fault_is_found(name: str, broken: dict[str, tuple[int, Any
     assert any(f"rlvr_{name}" in f["do"] or name in f["do"] for f in report["findings"])
 
 
+@pytest.mark.parametrize("name", ["type", "bools", "nothing", "zero", "garbage"])
+def test_who_judged_is_blamed_in_words(name: str, broken: dict[str, tuple[int, Any, str]]) -> None:
+    """Not the task that was judged, and without the notation of pytest."""
+    findings = [f for f in broken[name][1]["findings"] if "rlvr audit" not in f["do"]]
+
+    assert findings
+    for finding in findings:
+        assert finding["do"].startswith(f"do: mend rlvr_{name}:{name.capitalize()}Reward"), finding
+        assert not re.search(r"\bassert |\+ where", finding["found"]), finding
+
+
 def test_people_read_the_same(broken: dict[str, tuple[int, Any, str]]) -> None:
     """A line a part, then asked, found, do."""
     code, out, _ = broken["text"]
@@ -288,9 +304,9 @@ def test_people_read_the_same(broken: dict[str, tuple[int, Any, str]]) -> None:
     ("message", "found"),
     [
         ("split 'train' is empty\nassert []", "split 'train' is empty"),
-        ("('a', 2)\nassert 2 == 1", "('a', 2); assert 2 == 1"),
-        ("Reward(value=2)\nassert 2 <= 1", "Reward(value=2); assert 2 <= 1"),
-        ("assert 2 == 1\n + where 2 = f()", "assert 2 == 1; + where 2 = f()"),
+        ("('a', 2)\nassert 2 == 1", "('a', 2); this does not hold: 2 == 1"),
+        ("Reward(value=2)\nassert 2 <= 1", "Reward(value=2); this does not hold: 2 <= 1"),
+        ("assert 2 == 1\n + where 2 = f()", "this does not hold: 2 == 1; 2 = f()"),
         ("", "no message"),
     ],
 )

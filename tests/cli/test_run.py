@@ -109,7 +109,7 @@ def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Pa
     done = rlvr("run", "--plugin", "toy", "--out", "r", "--model", "gpt2:new?tokenizer=none.json")
     lines = done.stderr.splitlines()
     assert done.returncode != 0
-    assert lines[0].startswith("builtin grpo on gpt2:new?tokenizer=none.json, ")
+    assert lines[0].startswith("builtin/toy grpo on gpt2:new?tokenizer=none.json, ")
     assert lines[0].endswith("in r")
     assert any("none.json" in line for line in lines[1:])
 
@@ -197,9 +197,10 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     running.send_signal(signal.SIGINT)
     time.sleep(0.05)
     running.send_signal(signal.SIGINT)
-    running.communicate(timeout=20)
+    _, said = running.communicate(timeout=20)
 
     assert running.returncode == 130
+    assert re.search(r"rlvr: stopped; go on with: \S*rlvr run --resume r \(exit 130\)$", said)
 
 
 def test_a_run_that_cannot_begin_leaves_no_directory(rlvr: Call, tmp_path: Path) -> None:
@@ -274,6 +275,9 @@ def test_failing_verifications_have_their_own_exit_code(rlvr: Call) -> None:
 
     assert failed.returncode == 5
     assert "could not run" in failed.stderr
+    assert "rlvr plugins check builtin" in failed.stderr
+    assert len(re.findall(r"verification_failed\b", failed.stderr)) == 1
+    assert re.search(r"verifications_failed +.*count=\d", failed.stderr)
     assert "Traceback" not in failed.stderr
 
 

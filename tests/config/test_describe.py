@@ -37,6 +37,7 @@ def test_the_reference_has_a_row_for_each_option():
         (line,) = [line for line in text.splitlines() if line.startswith(f"| `{row.key}` |")]
         assert line.replace("\\|", "").count("|") == 5
         assert row.help in line
+        assert all(as_text(choice) in line.split("|")[3] for choice in row.choices)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def test_an_audit_gives_what_the_command_prints() -> None:
 
 def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     """An unknown option suggests the nearest, and nothing is begun."""
-    with pytest.raises(rlvr.UnknownNameError, match=r"train\.lr"):
+    with pytest.raises(rlvr.UnknownNameError, match=r"from the Python call\)\n.*train\.lr"):
         rlvr.train("toy", out=tmp_path / "none", options={"train.l": 1})
 
     with pytest.raises(rlvr.PluginError, match="'curv'"):  # one name, not four letters

@@ -79,20 +79,22 @@ def test_options_that_are_gone_are_no_difference() -> None:
 
 
 def test_options_that_differ_with_their_origins() -> None:
-    """Equal ones, and where a run is written to, are left out; one that is missing is a None."""
+    """Equal ones and defaults of a part more are left out; one that is missing is a None."""
     found = config_differences(
         [
             run(
-                config={"train.lr": 0.1, "run.seed": 1, "new.key": ""},
-                origin={"train.lr": "command line", "new.key": "default"},
+                config={"train.lr": 0.1, "train.new": "", "run.seed": 1, "a.set": 3, "a.not": 4},
+                origin={"train.lr": "command line", "a.set": "run.toml"}
+                | dict.fromkeys(("train.new", "run.seed", "a.not"), "default"),
             ),
             run(config={"train.lr": 0.2, "run.seed": 1}, origin={}),
         ]
     )
 
     assert [(d.key, d.values, d.origins) for d in found] == [
-        ("new.key", ("", None), ("default", "")),
+        ("a.set", (3, None), ("run.toml", "")),
         ("train.lr", (0.1, 0.2), ("command line", "")),
+        ("train.new", ("", None), ("default", "")),
     ]
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from argparse import Namespace
+from functools import partial
+from pathlib import Path
 
 import pytest
 
 from rlvr import PluginError
+from rlvr.assembly.configure import configure
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, PLUGINS, distribution_for
 from rlvr.plugins.registry import Registry
@@ -53,9 +57,80 @@ def test_a_name_twice_is_an_error_only_when_asked_for(importable_site):
     message = message_of(found.find, "task", "sums")
 
     assert "one (rlvr-one 1.0), two (rlvr-two 1.0)" in message
-    assert "one/sums, two/sums" in message
+    assert "--task one/sums, --task two/sums" in message
     assert found.find("task", "two/sums").provider == "two"
     assert {"one/sums", "two/sums"} <= set(found.names("task"))
+
+
+TWIN = """
+    import rlvr
+    RLVR_API = 1
+    AT = {{"name": "pairs", "target": "a:B"}}
+
+    @rlvr.hookimpl
+    def rlvr_tasks():
+        yield rlvr.TaskSpec(**AT)
+        yield rlvr.TaskSpec(name="{own}", target="a:B", reward="pairs")
+
+    @rlvr.hookimpl
+    def rlvr_rewards():
+        yield rlvr.RewardSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_samplers():
+        yield rlvr.SamplerSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_advantages():
+        yield rlvr.AdvantageSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_losses():
+        yield rlvr.LossSpec(**AT)
+
+    @rlvr.hookimpl
+    def rlvr_backends():
+        yield rlvr.BackendSpec(name="{own}", target="a:B", sampler="pairs")
+
+    @rlvr.hookimpl
+    def rlvr_algorithms():
+        pairs = dict.fromkeys(("sampler", "advantage", "loss"), "pairs")
+        yield rlvr.AlgorithmSpec(name="{own}", **pairs)
+"""
+"""Of two such plugins each has parts that are all called `pairs`."""
+
+
+@pytest.fixture
+def twins(importable_site):
+    """The plugins `one` and `two`, loaded."""
+    for own in ("one", "two"):
+        importable_site.add(own, TWIN.format(own=own))
+    return PluginHost.load({"RLVR_PLUGINS": "one,two"})
+
+
+@pytest.mark.parametrize("task", ["two/pairs", "two"])
+@pytest.mark.parametrize(("needs", "count"), [("run", 4), ("eval", 2), ("score", 1)])
+def test_a_record_means_the_parts_of_its_own_plugin(twins, task, needs, count):
+    """What a task, an algorithm or a backend names is not put to the person."""
+    asked = Namespace(task=task, algo="two", backend="two", model="two:x", callbacks="")
+
+    chosen = configure(asked, twins, needs=needs, is_partial=needs == "run").chosen
+
+    parts = [chosen.reward, chosen.sampler, chosen.advantage, chosen.loss]
+    assert [part.full_name for part in parts if part is not None] == ["two/pairs"] * count
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [("reward", "--reward "), ("sampler", "--sampler "), ("loss", "run.loss=")],
+)
+def test_a_name_that_a_person_typed_is_put_back_with_its_flag(twins, kind, flag):
+    """Of several plugins none is its home: what settles it can be pasted."""
+    message = message_of(Registry(twins).find, kind, "pairs")
+
+    assert f"choose one by its full name: {flag}one/pairs, {flag}two/pairs" in message
+    assert Registry(twins).find(kind, "pairs", of="two").provider == "two"
+    assert "is offered by 2 plugins" in message_of(Registry(twins).find, kind, "pairs", "builtin")
 
 
 def test_an_unknown_name_suggests_the_nearest(importable_site):
@@ -87,6 +162,47 @@ def test_an_unknown_name_of_a_package_with_damaged_metadata(entries, importable_
     next(importable_site.path.glob("rlvr_counts-*/entry_points.txt")).write_bytes(entries)
 
     assert "no plugin named 'counts'." in message_of(registry(importable_site).active, "counts")
+
+
+PACKAGE = '[project]\nname = "{0}"\n[project.entry-points.rlvr]\ncounts = "counts"\n'
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind", "name"),
+    [
+        ("rlvr-counts", "plugin", "counts"),
+        ("my counts", "task", "counts"),
+        ("other", "reward", "counts/even"),
+        (".", "algorithm", "counts"),
+    ],
+)
+def test_a_package_that_lies_here_is_to_be_installed(plugin_site, monkeypatch, folder, kind, name):
+    """Whatever its folder and its distribution are called; what cannot be read is passed by."""
+    monkeypatch.chdir(plugin_site.home)
+    texts = {"a": "[project", "b": "project = 3", folder: PACKAGE.format(folder)}
+    for place, text in texts.items():
+        Path(place).mkdir(exist_ok=True)
+        Path(place, "pyproject.toml").write_text(text)
+    found = Registry(PluginHost.load({"RLVR_PLUGINS": ""}))
+
+    find = found.active if kind == "plugin" else partial(found.find, kind)
+    message = message_of(find, name)
+
+    place = {".": "the working directory", "my counts": "'./my counts'"}.get(folder, f"./{folder}")
+    assert re.search(r"which is not installed: .*install -e", message)
+    assert message.endswith("-e ." if folder == "." else f"-e {place}")
+    assert "installed: " in message
+    assert "try: rlvr plugins list" in message_of(found.find, "task", "count")
+
+
+def test_a_package_of_an_installed_plugin_is_not_to_be_installed(importable_site, monkeypatch):
+    """A name that it does not offer is another mistake."""
+    monkeypatch.chdir(importable_site.home)
+    Path("pyproject.toml").write_text(PACKAGE.format("counts"))
+
+    message = message_of(registry(importable_site, counts=["odd"]).find, "task", "counts/even")
+
+    assert message.endswith("try: rlvr plugins list")
 
 
 def test_a_first_party_name_says_what_to_install(importable_site, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rlvr.builtin.terminal import step_line
+import pytest
+
+from rlvr.builtin.terminal import counted, step_line
 
 METRICS = {
     "reward/mean": 0.5,
@@ -15,6 +17,21 @@ METRICS = {
     "rate/verifications_per_s": 10.0,
     "loss": 1.25,
 }
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [
+        (0, "step", "0 steps"),
+        (1, "step", "1 step"),
+        (2, "test problem", "2 test problems"),
+        (1, "recorded trajectory", "1 recorded trajectory"),
+        (3, "recorded trajectory", "3 recorded trajectories"),
+    ],
+)
+def test_one_is_no_plural(count: int, noun: str, text: str) -> None:
+    """What is counted, as people say it."""
+    assert counted(count, noun) == text
 
 
 def test_a_judged_step_shows_how_many_passed() -> None:

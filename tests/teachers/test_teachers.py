@@ -76,7 +76,7 @@ def test_starter_is_the_tasks_model() -> None:
 
     assert model_of("starter", task).startswith("gpt2:new?")
     assert model_of("far:x", task) == "far:x"
-    with pytest.raises(PluginError, match="ships no starter") as refused:
+    with pytest.raises(ConfigError, match="ships no starter") as refused:
         model_of("starter", attrs.evolve(task, starter=None))
     assert command_of("x", "task").partition("--steps 40 ")[2] in str(refused.value)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -15,11 +17,14 @@ from rlvr import (
     Problem,
     Reward,
     RewardFn,
+    RewardSpec,
     Slots,
     Trajectory,
     Unscorable,
     VerifierError,
 )
+from rlvr.border.calls import built
+from rlvr.log import setup
 from rlvr.verification.runner import VerificationRunner
 from rlvr.verification.slots import Clock
 from rlvr.verification.verdict_cache import SqliteStore
@@ -214,6 +219,71 @@ def test_too_many_failures_stop_the_run() -> None:
         asyncio.run(VerificationRunner(reward=Verifier()).groups([group]))
     scored = asyncio.run(VerificationRunner(reward=Verifier(), max_failures=0.25).groups([group]))
     assert len(scored[0].rewards) == 3
+
+
+class Faulty(RewardFn):
+    """Raises what the completion says, or returns it as a number: neither is a reward."""
+
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        text = trajectory.completion
+        if text.startswith("raise "):
+            raise ValueError(text.removeprefix("raise "))
+        return cast(Outcome, {"true": True, "false": False, "none": None}.get(text, len(text) / 2))
+
+
+@pytest.mark.parametrize(
+    ("texts", "kinds"),
+    [
+        (["a", "bb", "ccc"], 1),
+        (["true", "false", "true"], 1),
+        (["none", "none", "none"], 1),
+        (["raise no 7 in '1 2'", "raise no 12.5e-3 in '3'", 'raise no -1 in "4"'], 1),
+        (["raise no a", "raise no a", "raise no b", "raise no b"], 2),
+        (["true", "none", "a", "true", "none", "a"], 3),
+        ([f"raise no {letter}" for letter in "aabbccddeeffgg"], 6),
+    ],
+)
+def test_failures_of_one_kind_are_one_line_and_a_count(
+    texts: list[str], kinds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However many answers it concerns; past five kinds the others are one number."""
+    setup(json=True)
+    runner = VerificationRunner(reward=Faulty())
+    outcomes = score(runner, *texts)
+    at_step = runner.at(1, {})
+    outcomes += score(at_step, *texts)
+    runner.tell_failures()
+
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    shown = [line for line in lines if line["event"] == "verification_failed"]
+    told = [line["count"] for line in lines if line["event"] == "verifications_failed"]
+    assert all(isinstance(outcome, Failed) for outcome in outcomes)
+    assert len(shown) == min(kinds, 5)
+    assert len(told) == kinds
+    assert sum(told) == 2 * len(texts)
+
+
+@pytest.mark.parametrize("text", ["a", "true", "false", "none"])
+def test_what_is_no_reward_is_told_the_cure(text: str) -> None:
+    """Numbers and truth values are what authors return first."""
+    (outcome,) = score(VerificationRunner(reward=Faulty()), text)
+
+    assert isinstance(outcome, Failed)
+    assert outcome.reason.endswith("; return rlvr.Reward(value=..., score01=...)")
+
+
+@pytest.mark.parametrize(("texts", "loosens"), [("ab", False), ("a", False), ("1a", True)])
+def test_a_reward_that_always_fails_is_not_excused(texts: str, loosens: bool) -> None:
+    """The plugin to check is named, and a higher share of failures only where some succeed."""
+    reward = Verifier()
+    built(RewardSpec(name="sums", target="a:B", provider="adder"), reward)
+    group = Group(problem=PROBLEM, trajectories=[Trajectory.from_text("p", t) for t in texts])
+
+    with pytest.raises(VerifierError) as caught:
+        asyncio.run(VerificationRunner(reward=reward).groups([group]))
+
+    assert "rlvr plugins check adder" in str(caught.value)
+    assert ("verify.max_failures=SHARE" in str(caught.value)) is loosens
 
 
 def test_a_missing_tool_is_no_verdict_on_anything() -> None:

@@ -25,7 +25,7 @@ def build(configured: Configured, spec: PartSpec, context: BuildContext) -> Any:
     config = configured.options.record(spec.option_namespace) if spec.config else None
     context = attrs.evolve(context, namespace=spec.option_namespace)
     if isinstance(spec, LossSpec) and spec.around:
-        inner = Registry(configured.host).find("loss", spec.around)
+        inner = Registry(configured.host).find("loss", spec.around, spec.provider)
         context = attrs.evolve(context, inner=_inner(inner, config, context))
     part = _made(spec, config, context)
     built(spec, part)

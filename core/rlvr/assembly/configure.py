@@ -25,6 +25,7 @@ from rlvr.assembly.vetted_values import (
     without_outranked,
 )
 from rlvr.config.core import CORE_OPTIONS, RunOptions
+from rlvr.config.layer import COMMAND_LINE
 from rlvr.config.layers import (
     DEFAULT,
     Layer,
@@ -198,8 +199,10 @@ def _given_layers(args: Namespace) -> list[Layer]:
     flags = {key: value for key, value in flags.items() if value is not None}
     if plugin := getattr(args, "plugin", None):
         flags.setdefault("run.task", plugin)
-    layers.append(Layer("command line", flags | getattr(args, "flag_options", {})))
-    layers.append(overrides_layer(getattr(args, "overrides", None) or []))
+    typed = COMMAND_LINE if not hasattr(args, "flag_options") else "the Python call"
+    layers.append(Layer(typed, flags | getattr(args, "flag_options", {})))
+    words = overrides_layer(getattr(args, "overrides", None) or [])
+    layers.append(attrs.evolve(words, name=typed))
     return layers
 
 
@@ -227,9 +230,9 @@ def _choose(
     errors: list[PluginError] = []
     missing: list[str] = []
 
-    def find(kind: str, name: str) -> Any:
+    def find(kind: str, name: str, of: str = "") -> Any:
         try:
-            return registry.find(kind, name)
+            return registry.find(kind, name, of)
         except PluginError as error:
             if {"algorithm": "algo", "callback": "callbacks"}.get(kind, kind) in optional:
                 missing.append(str(error))
@@ -239,15 +242,18 @@ def _choose(
 
     task = registry.task(run.task) if run.task else NO_TASK
     wanted = run.reward or task.reward or task.name
-    reward = find("reward", wanted) if wanted != NO_TASK.name else None
+    owner = "" if run.reward else task.provider
+    reward = find("reward", wanted, owner) if wanted != NO_TASK.name else None
     found: dict[str, Any] = {}
     if needs == "run":
         algorithm = found["algorithm"] = find("algorithm", run.algo)
         for kind in ("sampler", "advantage", "loss", "curriculum"):
-            if name := getattr(run, kind) or getattr(algorithm, kind, ""):
+            if name := getattr(run, kind):
                 found[kind] = find(kind, name)
+            elif name := getattr(algorithm, kind, ""):
+                found[kind] = find(kind, name, algorithm.provider)
         if (loss := found.get("loss")) is not None and loss.around:
-            find("loss", loss.around)
+            find("loss", loss.around, loss.provider)
         told = [find("callback", name) for name in dict.fromkeys(run.callbacks)]
         found["callbacks"] = tuple(spec for spec in told if spec is not None)
     if needs in ("run", "trained"):
@@ -256,7 +262,8 @@ def _choose(
         backend = found["backend"] = find("backend", run.backend)
     if needs in ("eval", "trained"):
         own = backend.sampler if backend is not None else ""
-        found["sampler"] = find("sampler", run.sampler or own or "group")
+        owner = backend.provider if own and not run.sampler else ""
+        found["sampler"] = find("sampler", run.sampler or own or "group", owner)
     if len(errors) == 1:
         raise errors[0]
     if errors:

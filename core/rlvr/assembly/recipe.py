@@ -148,7 +148,9 @@ def _model_spec(configured: Configured) -> str:
         raise ConfigError(
             f"model '{model}' was asked for.",
             f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
-            "choose another --model or --backend",
+            "choose another --model or --backend"
+            if ":" in model
+            else f"write {' or '.join(f'{scheme}:{model}' for scheme in backend.models)}",
         )
     return model
 
@@ -177,6 +179,7 @@ async def open_verifier(
             max_failures=verify.max_failures,
             status=status,
         )
+        stack.callback(runner.tell_failures)
         yield Verifier(task=task, reward=reward, runner=runner)
 
 

@@ -104,12 +104,12 @@ def model_of(model: str, task: TaskSpec) -> str:
     A model spec with `starter` resolved to the task's embedded model.
 
     Raises:
-        PluginError: The task ships none.
+        ConfigError: The task ships none.
     """
     if model != STARTER:
         return model
     if task.starter is None:
-        raise PluginError(
+        raise ConfigError(
             f"task {task.name} ships no starter model.",
             "found: its TaskSpec has no starter=MODEL, and no other model was named",
             "add --model gpt2:PATH, hf:PATH_OR_ID or a small untrained model that needs no file: "

@@ -141,7 +141,7 @@ def _replaced(chosen: Chosen, registry: Registry) -> dict[str, PartSpec]:
         if chosen.algorithm is not None and part is not None:
             own = getattr(chosen.algorithm, kind)
             if own not in (part.name, part.full_name):
-                found[kind] = registry.find(kind, own)
+                found[kind] = registry.find(kind, own, chosen.algorithm.provider)
     return found
 
 

@@ -40,6 +40,11 @@ def built(spec: PartSpec, part: object) -> None:
     _BUILT[spec.kind, type(part)] = spec
 
 
+def spec_of(part: object, kind: str) -> PartSpec | None:
+    """The spec that a part was built of, None where it is not known."""
+    return _BUILT.get((kind, type(part)))
+
+
 def kind_of(part: object) -> str:
     """The kind of a part that was built, "part" where it is not known."""
     return next((kind for kind, cls in reversed(_BUILT) if cls is type(part)), "part")

@@ -29,6 +29,12 @@ def duration(seconds: float) -> str:
     return f"{hours}:{m:02d}:{s:02d}" if hours else f"{m}:{s:02d}"
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 step`, `2 steps`, `1 trajectory`, `0 trajectories`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else many}"
+
+
 def evaluation_line(step: int, report: EvalReport) -> str:
     """An evaluation in one line, with its interval."""
     failed = f", {report.failed} could not be verified" if report.failed else ""
@@ -36,13 +42,15 @@ def evaluation_line(step: int, report: EvalReport) -> str:
     if report.measures:
         shown = "  ".join(f"{n.removeprefix('eval/')} {v:.4g}" for n, v in report.measures.items())
         return (
-            f"eval at step {step}: {shown}  on {len(report.scores)} recorded {report.split} "
-            f"trajectories{seen}, {report.seconds:.0f} s"
+            f"eval at step {step}: {shown}  on "
+            f"{counted(len(report.scores), f'recorded {report.split} trajectory')}{seen}, "
+            f"{report.seconds:.0f} s"
         )
     return (
         f"eval at step {step}: pass@1 {report.pass1:.1%} "
-        f"[{report.low:.1%}, {report.high:.1%}] on {len(report.scores)} {report.split} problems, "
-        f"{report.samples} samples{failed}{seen}, {report.seconds:.0f} s"
+        f"[{report.low:.1%}, {report.high:.1%}] on "
+        f"{counted(len(report.scores), f'{report.split} problem')}, "
+        f"{counted(report.samples, 'sample')}{failed}{seen}, {report.seconds:.0f} s"
     )
 
 
@@ -63,8 +71,10 @@ class LineProgress:
     def begin(self, configured: Configured, directory: Path) -> None:
         """Say what is run, before the model is loaded."""
         run = configured.run
-        told = f"{configured.chosen.task.provider} {run.algo} on {run.model}"
-        self.say(f"{told}, {run.steps} steps, in {directory}")
+        task = configured.chosen.task
+        name = task.name if task.name == task.provider else task.full_name
+        told = f"{name} {run.algo} on {run.model}"
+        self.say(f"{told}, {counted(run.steps, 'step')}, in {directory}")
 
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:

@@ -13,7 +13,7 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_verifier
 from rlvr.border.promises import problems_of
-from rlvr.builtin.terminal import scoring_progress
+from rlvr.builtin.terminal import counted, scoring_progress
 from rlvr.cli.options import LIST_HELP, add_config_flags, add_run_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
@@ -207,6 +207,6 @@ def _as_text(problems: dict[str, Any]) -> str:
     mean = f"{sum(known) / len(known):.1%}" if known else "-"
     return (
         f"{table(header, rows)}\n"
-        f"{len(problems)} problems: {weak} weak, {flaky} flaky; mean strength {mean} "
+        f"{counted(len(problems), 'problem')}: {weak} weak, {flaky} flaky; mean strength {mean} "
         f"over {len(known)} with mutants"
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from rlvr.builtin.terminal import counted
 from rlvr.cli.output import table
 from rlvr.evaluation.breakdown import Breakdown, Slice
 
@@ -105,7 +106,7 @@ def _quote(whole: Slice, samples: int) -> str:
 def _counts(report: Breakdown, facts: Mapping[str, Any]) -> str:
     whole = report.whole
     kind = f"{facts['split']} " if facts["split"] else ""
-    parts = [f"{whole.problems} {kind}problems, {whole.samples} samples"]
+    parts = [f"{counted(whole.problems, f'{kind}problem')}, {counted(whole.samples, 'sample')}"]
     parts.append(f"{whole.failed} not scored")
     if whole.unjudged:
         parts.append(f"{whole.unjudged} problems without any scored sample")

@@ -135,16 +135,18 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     registry = Registry(PluginHost.load())
     task = registry.task(chosen.task or chosen.plugin)
     parts = [task]
-    if reward := chosen.reward or task.reward or task.name:
-        parts.append(registry.find("reward", reward))
+    owner = "" if chosen.reward else task.provider
+    parts.append(registry.find("reward", chosen.reward or task.reward or task.name, owner))
     specs = {p.option_namespace: load_object(p.config, p.provider) for p in parts if p.config}
     flags = flags_of([row.key for row in describe(specs)], own)
     sections = [_section(task, specs, flags)]
     others: list[PartSpec] = []
     algorithm = registry.find("algorithm", chosen.algo) if chosen.algo else None
     for kind in ("advantage", "loss"):
-        if name := getattr(chosen, kind) or (algorithm and getattr(algorithm, kind)):
+        if name := getattr(chosen, kind):
             others.append(registry.find(kind, name))
+        elif algorithm:
+            others.append(registry.find(kind, getattr(algorithm, kind), algorithm.provider))
     if chosen.curriculum:
         others.append(registry.find("curriculum", chosen.curriculum))
     for name in names_in(chosen.callback or ""):
@@ -165,9 +167,10 @@ def _section(part: PartSpec, specs: Mapping[str, type], flags: Mapping[str, str]
         return f"{title}: none"
     names = {row.key: ", ".join(filter(None, (row.key, flags.get(row.key)))) for row in rows}
     width = max(map(len, names.values()))
-    lines = [
-        f"  {names[row.key].ljust(width)}  {row.help}"
-        f"{f' ({row.unit})' if row.unit else ''} [{as_text(row.default) or 'empty'}]"
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        is_told = all(as_text(choice) in row.help for choice in row.choices)
+        of = row.unit if is_told else row.values
+        text = f"{row.help}{f' ({of})' if of else ''} [{as_text(row.default) or 'empty'}]"
+        lines.append(f"  {names[row.key].ljust(width)}  {text}")
     return "\n".join([f"{title}:", *lines])

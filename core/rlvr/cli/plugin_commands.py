@@ -39,7 +39,8 @@ def run_plugin_command(plugin: str, words: Sequence[str], own: Sequence[str]) ->
     host = PluginHost.load()
     names = [status.name for status in host.plugins]
     if plugin not in names and distribution_for("plugin", plugin) is None:
-        top = _top_command(plugin, [*own, *names], host)
+        givers = {command.provider for command in host.commands()}
+        top = _top_command(plugin, [*own, *(name for name in names if name in givers)], host)
         return _call(top, words)
     Registry(host).active(plugin)
     offered = {c.name: c for c in host.commands() if c.provider == plugin}

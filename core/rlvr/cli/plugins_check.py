@@ -162,7 +162,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -
         if isinstance(spec, TaskSpec):
             asked = "the reward that it names is installed."
             if spec.reward:
-                Registry(offered.host).find("reward", spec.reward)
+                Registry(offered.host).find("reward", spec.reward, spec.provider)
             asked = f"{part} was to list its problems."
             with limit.on(part, asked):
                 problems = problems_of(made, "all")
@@ -200,7 +200,8 @@ def _check_record(spec: Any, offered: Offered, report: Report, limit: Deadline) 
                 names = {kind: getattr(spec, kind) for kind in ("sampler", "advantage", "loss")}
                 names["checkpointer"] = RunOptions().checkpointer
                 registry = Registry(offered.host)
-                declare(records, [registry.find(kind, name) for kind, name in names.items()])
+                own = [registry.find(kind, n, spec.provider) for kind, n in names.items()]
+                declare(records, own)
                 known = {k: v for k, v in spec.values.items() if k.partition(".")[0] in records}
                 resolve(records, [Layer(part, known)])
             case Check():

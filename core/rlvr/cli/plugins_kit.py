@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from pluggy import HookimplMarker
 
+from rlvr.border.calls import spec_of
 from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_report import Report, mended_by, named, said
 from rlvr.specs import PartSpec
@@ -77,6 +78,8 @@ class _Kit:
             self.report.hold(part)
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        from rlvr.testing.contract import NoVerdictError  # here: it needs pytest
+
         part, target = self._part(node.nodeid)
         error = call.excinfo.value
         if isinstance(error, _Overdue):
@@ -85,6 +88,11 @@ class _Kit:
         if spec is not None and (refusal := self.offered.unfit(spec, error)):
             self.report.refuse(part, refusal)
             return
+        if (judge := spec_of(getattr(node.instance, "judge", None), "reward")) is not None:
+            if isinstance(error, NoVerdictError):
+                part, target = named(judge), judge.target
+            else:
+                target = f"{judge.target}, or {target}, whose answers it judges"
         do = mended_by(error, target)
         contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
         if own := [n for n, v in vars(contract).items() if type(v) is bool]:

@@ -120,7 +120,18 @@ def said(error: BaseException) -> str:
     if not isinstance(error, AssertionError):
         return str(error) if isinstance(error, PartError) else author_error.said(error)
     message, _, _ = (text := str(error) or "no message").partition("\nassert ")
-    return text if re.match(r"\W|\w+\(", message) else message  # a repr has no words
+    return _in_words(text) if re.match(r"\W|\w+\(|assert ", message) else message  # a repr
+
+
+def _in_words(text: str) -> str:
+    """The values that pytest shows, without its notation: what does not hold, and where from."""
+    lines = [line.strip() for line in text.splitlines()]
+    for number, line in enumerate(lines):
+        if line.startswith("assert "):
+            lines[number] = f"this does not hold: {line.removeprefix('assert ')}"
+        elif found := re.fullmatch(r"\+\s+(?:where|and)\s+(.+)", line):
+            lines[number] = found[1]
+    return "\n".join(line for line in lines if line)
 
 
 def mended_by(error: BaseException, target: str) -> str:

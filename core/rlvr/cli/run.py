@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
-from rlvr.builtin.terminal import progress_for
+from rlvr.builtin.terminal import counted, progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import GONE, Layer
@@ -217,12 +217,13 @@ def _as_text(summary: dict[str, Any], steps: int) -> str:
     for entry in summary["evaluations"]:
         if measures := entry.get("measures"):
             shown = "  ".join(f"{name} {value:.4g}" for name, value in measures.items())
-            lines.append(f"step {entry['step']:>4}  {shown}  ({entry['problems']} trajectories)")
+            count = counted(entry["problems"], "trajectory")
+            lines.append(f"step {entry['step']:>4}  {shown}  ({count})")
             continue
         lines.append(
             f"step {entry['step']:>4}  pass@1 {entry['pass1']:6.1%}  "
             f"95 % interval [{entry['low']:.1%}, {entry['high']:.1%}]  "
-            f"({entry['problems']} {_kind(entry)}, {entry['samples']} samples)"
+            f"({_kind(entry)}, {counted(entry['samples'], 'sample')})"
         )
     if gained := summary.get("gain"):
         lines.append(
@@ -237,7 +238,7 @@ def _as_text(summary: dict[str, Any], steps: int) -> str:
     before = (
         "" if summary["steps"] <= steps else f", more than the {steps} wanted: nothing was done"
     )
-    lines.append(f"run        {summary['run']}  ({summary['steps']} steps{before})")
+    lines.append(f"run        {summary['run']}  ({counted(summary['steps'], 'step')}{before})")
     if "curve" in summary:
         lines.append(f"curve      {summary['curve']}")
     return "\n".join(lines)
@@ -245,5 +246,6 @@ def _as_text(summary: dict[str, Any], steps: int) -> str:
 
 def _kind(entry: dict[str, Any]) -> str:
     if entry["held_out"] is False:
-        return f"problems, NOT held-out: {entry['seen']} of a family that is trained on"
-    return "held-out problems" if entry["held_out"] else "problems"
+        seen = f"{entry['seen']} of a family that is trained on"
+        return f"{counted(entry['problems'], 'problem')}, NOT held-out: {seen}"
+    return counted(entry["problems"], "held-out problem" if entry["held_out"] else "problem")

@@ -26,6 +26,13 @@ class OptionRow:
     choices: tuple[Any, ...]
     help: str
 
+    @property
+    def values(self) -> str:
+        """The type of its values and their unit; or the values that it may have."""
+        if self.choices:
+            return "one of " + ", ".join(map(as_text, self.choices))
+        return self.type + (f", {self.unit}" if self.unit else "")
+
 
 def describe(specs: Mapping[str, type], options: Options | None = None) -> list[OptionRow]:
     """Every option of `specs`, in order of declaration; without `options` at its default."""
@@ -71,9 +78,8 @@ def reference_markdown(specs: Mapping[str, type]) -> str:
 
 def _markdown_row(row: OptionRow) -> str:
     default = f"`{as_text(row.default)}`" if as_text(row.default) else "(empty)"
-    kind = row.type + (f", {row.unit}" if row.unit else "")
-    meaning = row.help.replace("|", "\\|")
-    return f"| `{row.key}` | {default} | {kind} | {meaning} |"
+    values, meaning = (text.replace("|", "\\|") for text in (row.values, row.help))
+    return f"| `{row.key}` | {default} | {values} | {meaning} |"
 
 
 def _first_sentence(cls: type) -> str:

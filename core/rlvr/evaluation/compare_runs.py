@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeGuard
 
 from attrs import frozen
 
-from rlvr.config.layers import without_gone
+from rlvr.config.layers import DEFAULT, without_gone
 from rlvr.evaluation.compare_models import Paired, paired
 from rlvr.records.read_runs import RunRecord
 
@@ -109,7 +109,12 @@ def summary(curve: Points, better: Better) -> Summary | None:
 
 
 def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
-    """Options whose values differ, by key."""
+    """
+    Options whose values differ, by key.
+
+    One at its default, whose namespace other runs lack, says only that a run has a part more: the
+    option of `run` that names the part tells it.
+    """
     configs = [without_gone(_mapping(run.record, "config")) for run in runs]
     origins = [_mapping(run.record, "origin") for run in runs]
     return [
@@ -120,7 +125,17 @@ def config_differences(runs: Sequence[RunRecord]) -> list[Difference]:
         )
         for key in sorted({key for config in configs for key in config})
         if _differ([config.get(key, ...) for config in configs])
+        and not _is_of_a_part_more(key, configs, origins)
     ]
+
+
+def _is_of_a_part_more(
+    key: str, configs: Sequence[Mapping[str, Any]], origins: Sequence[Mapping[str, Any]]
+) -> bool:
+    place = key.rpartition(".")[0]
+    lacks = [all(k.rpartition(".")[0] != place for k in config) for config in configs]
+    own = [o.get(key) for o, is_without in zip(origins, lacks, strict=True) if not is_without]
+    return any(lacks) and all(origin == DEFAULT for origin in own)
 
 
 def identity_differences(runs: Sequence[RunRecord]) -> list[Difference]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator
 from importlib import metadata
+from pathlib import Path
 
 from attrs import frozen
 
 GROUP = "rlvr"
 """The entry-point group: `[project.entry-points.rlvr] NAME = "module"`."""
+_MOST_FOLDERS = 200
+"""So many folders of the working directory are looked into for a package."""
 
 
 @frozen(kw_only=True)
@@ -42,6 +46,22 @@ def without_entry_point(name: str) -> str:
                 "to its pyproject.toml, and install it again"
             )
     return ""
+
+
+def folder_of(name: str) -> Path | None:
+    """The working directory, or a folder in it, with the package of a plugin of this name."""
+    try:
+        below = sorted(path for path in Path().iterdir() if path.is_dir())[:_MOST_FOLDERS]
+    except OSError:  # the working directory is gone, or may not be listed
+        return None
+    for folder in (Path(), *below):
+        try:
+            package = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+            if name in package["project"]["entry-points"][GROUP]:
+                return folder
+        except (OSError, ValueError, LookupError, TypeError):  # no package, or not of a plugin
+            continue
+    return None
 
 
 def discover() -> tuple[Found, ...]:

@@ -154,7 +154,7 @@ class PluginHost:
         for status in self._statuses:
             if status.status not in ("active", "disabled"):
                 raise PluginError(
-                    f"plugin {status.name!r} ({status.origin}) is {status.status}",
+                    f"plugin {status.name!r} ({status.origin}) is {status.state}",
                     status.reason,
                     "RLVR_STRICT_PLUGINS is set: unset it to go on without this plugin",
                 ) from status.error

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import attrs
 
 from rlvr.errors import PluginError, RlvrError
-from rlvr.install import pip_install
-from rlvr.plugins.discovery import without_entry_point
+from rlvr.install import pip_install, pip_install_folder
+from rlvr.plugins.discovery import folder_of, without_entry_point
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import NAMES, distribution_for
 from rlvr.plugins.offers import OFFERS, label
@@ -17,6 +18,11 @@ from rlvr.plugins.resolve import load_object
 from rlvr.plugins.status import PluginStatus
 from rlvr.specs import Check, CommandSpec, PartSpec, TaskSpec
 from rlvr.suggest import did_you_mean
+
+_FLAGS = {"algorithm": "algo"}
+"""The flag that names a part of this kind, where it is not called like the kind."""
+_WITHOUT_FLAG = ("advantage", "loss", "checkpointer")
+"""Kinds that an option of `run` names, as no flag does."""
 
 
 class Registry:
@@ -50,15 +56,21 @@ class Registry:
         specs = [s for s in self.parts() if s.config and s.option_namespace == namespace]
         return [spec for spec in specs if name in _fields(spec)]
 
-    def find(self, kind: str, name: str) -> Any:
+    def find(self, kind: str, name: str, of: str = "") -> Any:
         """
         The spec of that name, or of the full name `provider/name`.
+
+        Args:
+            kind: Of the part.
+            name: That a person, or a record of a plugin, gave.
+            of: The plugin whose record names it: of several parts its own is meant; "": nobody's.
 
         Raises:
             PluginError: No active plugin offers it, or several do.
         """
         specs = self._by_kind[kind]()
         matches = [s for s in specs if s.name == name] or [s for s in specs if s.full_name == name]
+        matches = [s for s in matches if s.provider == of] or matches
         if len(matches) > 1:
             raise self._ambiguous(kind, name, matches)
         if not matches:
@@ -121,11 +133,12 @@ class Registry:
     # --- errors ---------------------------------------------------------------------------------
 
     def _ambiguous(self, kind: str, name: str, matches: list[Any]) -> PluginError:
+        asked = f"run.{kind}=" if kind in _WITHOUT_FLAG else f"--{_FLAGS.get(kind, kind)} "
         origins = {status.name: status.origin for status in self._host.plugins}
         providers = ", ".join(f"{m.provider} ({origins.get(m.provider, '?')})" for m in matches)
         return PluginError(
             f"{kind} {name!r} is offered by {len(matches)} plugins: {providers}",
-            f"choose one by its full name: {', '.join(m.full_name for m in matches)}",
+            f"choose one by its full name: {', '.join(asked + m.full_name for m in matches)}",
         )
 
     def _missing(self, kind: str, name: str) -> PluginError:
@@ -142,8 +155,18 @@ class Registry:
         return PluginError(
             f"no {what} named {name!r}.",
             f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
-            without_entry_point(name) or "try: rlvr plugins list",
+            self._lies_here(name) or without_entry_point(name) or "try: rlvr plugins list",
         )
+
+    def _lies_here(self, name: str) -> str:
+        """What to do where the package of a plugin that is not installed lies here, else ""."""
+        plugin = name.rpartition("/")[0] or name
+        if any(status.name == plugin for status in self._host.plugins):
+            return ""
+        if (folder := folder_of(plugin)) is None:
+            return ""
+        place = "the working directory" if folder == Path() else f"./{folder}"
+        return f"found {place}, which is not installed: {pip_install_folder(folder)}"
 
     def _installed(self, kind: str) -> list[str]:
         if kind != "plugin":
@@ -161,7 +184,7 @@ def _fields(spec: Any) -> set[str]:
 def _unusable(asked: str, status: PluginStatus) -> PluginError:
     error = PluginError(
         asked,
-        f"plugin {status.name!r} ({status.origin}) is {status.status}: {status.reason}",
+        f"plugin {status.name!r} ({status.origin}) is {status.state}: {status.reason}",
         "--debug shows the traceback" if status.error else "see: rlvr plugins list",
     )
     error.__cause__ = status.error

@@ -38,6 +38,11 @@ class PluginStatus:
         return self.status == "active"
 
     @property
+    def state(self) -> str:
+        """The status as the end of a sentence: it is ..."""
+        return "in conflict" if self.status == "conflict" else self.status
+
+    @property
     def origin(self) -> str:
         """`distribution version`, as people write it."""
         return f"{self.distribution} {self.version}".strip()

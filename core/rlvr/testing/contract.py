@@ -96,13 +96,28 @@ def on_open(
     return decorate
 
 
+class NoVerdictError(AssertionError):
+    """A reward returned or raised something that is no verdict: no fault of the task it judged."""
+
+
 async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
-    """The outcome of a reward, whose `__call__` may be a plain function or a coroutine."""
+    """
+    The outcome of a reward, whose `__call__` may be a plain function or a coroutine.
+
+    Raises:
+        NoVerdictError: It returned something else, or raised a ConfigError.
+    """
+    from rlvr.types import Failed, Reward, Unscorable  # here: they need numpy
+    from rlvr.verification.verdict import fault_of_outcome
+
     try:
         found = reward(problem, trajectory)
-        return await found if inspect.isawaitable(found) else found
+        found = await found if inspect.isawaitable(found) else found
     except ConfigError as error:  # which refuses no answer: a run counts it as a failure to judge
-        raise AssertionError(f"a verdict, or VerifierError; it raised {error!r}") from error
+        raise NoVerdictError(f"a verdict, or VerifierError; it raised {error!r}") from error
+    if not isinstance(found, Reward | Unscorable | Failed):
+        raise NoVerdictError(f"the reward gave {fault_of_outcome(found)}")
+    return found
 
 
 def check_part(part: object, base: type[Part]) -> None:

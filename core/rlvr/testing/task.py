@@ -53,6 +53,9 @@ class TaskContract(TaskAbilities, Contract):
         """The reward the task goes with; None skips what needs it."""
         return None
 
+    judge: RewardFn | None = None
+    """The reward that judged in this test, None before: what is wrong may then be its fault."""
+
     # --- promises -------------------------------------------------------------------------------
 
     @on_open("make_task")
@@ -226,7 +229,7 @@ class TaskContract(TaskAbilities, Contract):
 
     async def _verdict(self, problem: Problem, trajectory: Trajectory) -> Any:
         """The outcome; None without a reward."""
-        reward = self.make_reward()
+        self.judge = reward = self.make_reward()
         if reward is None:
             return None
         async with opened(reward) as judge:

@@ -24,7 +24,7 @@ from rlvr.assembly.trained_model import lineage_at_start
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, culprit, shown
 from rlvr.border.promises import checkpoints_of
-from rlvr.concurrency import run_blocking, say_stopping
+from rlvr.concurrency import run_blocking, say_stopped, say_stopping
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
@@ -106,7 +106,7 @@ async def _run(
     watch = Callbacks(host=configured.host, run=info, directory=directory, status=status)
     outcome, observers = "failed", AsyncExitStack()  # open until they are told the end
     is_refused = False
-    with bound(run_id=info.id), _interruptible():
+    with bound(run_id=info.id), _interruptible(directory.path):
         try:
             check_prerequisites(configured.host, configured.chosen.task.provider)
             context = build_context(configured, directory.path)
@@ -272,7 +272,7 @@ def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
 
 
 @contextmanager
-def _interruptible() -> Iterator[None]:
+def _interruptible(run: Path) -> Iterator[None]:
     """First Ctrl-C (or SIGTERM) cancels the run; a second one stops the process at once."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -282,6 +282,8 @@ def _interruptible() -> Iterator[None]:
         nonlocal seen
         seen += 1
         if seen > 1:
+            is_begun = (run / "run.json").exists()
+            say_stopped(rlvr_command("run", "--resume", str(run)) if is_begun else "")
             os._exit(130)
         say_stopping(" after a checkpoint")
         task.cancel()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ import attrs
 from attrs import Factory, define, field
 
 from rlvr.border.abilities import key_of, reward_at, seconds_of
+from rlvr.border.calls import spec_of
 from rlvr.concurrency import end
 from rlvr.errors import PartError, VerifierError
 from rlvr.log import get
@@ -27,6 +29,11 @@ from rlvr.verification.verdict import verdict_of
 from rlvr.verification.verdict_cache import VerdictStore
 
 log = get(__name__)
+
+_VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\b(True|False)\b|[-+]?\d[\w.+-]*")
+"""What differs between reasons of one kind: quoted texts, numbers, truth values."""
+_KINDS = 5
+"""Kinds of failures that are shown; all are in the run's `events.jsonl`."""
 
 
 @define
@@ -41,6 +48,7 @@ class VerificationRunner:
         deadline_s: The runner cancels a verification after this, a failure to run (`verdict_of`).
         max_failures: Share of the verifications of one call that may fail to run.
         running: Verifications that have not ended, for `stop`; copies (`at`) share it.
+        failures: First reason and count of the failures of each kind; copies share it.
     """
 
     reward: RewardFn
@@ -53,6 +61,7 @@ class VerificationRunner:
     status: RunStatus = field(factory=RunStatus)
     slots: Slots = field(default=Factory(lambda self: Slots(count=self.workers), takes_self=True))
     running: set[asyncio.Task[Any]] = field(factory=set)
+    failures: dict[str, tuple[str, int]] = field(factory=dict)
     _flying: SingleFlight[Outcome] = field(factory=SingleFlight, init=False)
 
     def at(self, step: int, history: Mapping[str, PassRate]) -> VerificationRunner:
@@ -125,12 +134,25 @@ class VerificationRunner:
         """Raise `VerifierError` when too many of the outcomes are failures to run."""
         failed = [o for o in outcomes if isinstance(o, Failed)]
         if failed and len(failed) > self.max_failures * len(outcomes):
+            spec = spec_of(self.reward, "reward")
+            plugin = "NAME" if spec is None else spec.provider
+            more = "; verify.max_failures=SHARE allows more"
             raise VerifierError(
                 f"{len(failed)} of {len(outcomes)} verifications could not run "
                 f"(at most {self.max_failures:.0%} may).",
                 f"found: {failed[0].reason}",
-                "try: rlvr doctor; rlvr plugins check NAME; verify.max_failures=SHARE allows more",
+                f"try: rlvr doctor; rlvr plugins check {plugin}"
+                f"{more if len(failed) < len(outcomes) else ''}",
             )
+
+    def tell_failures(self) -> None:
+        """Log how often each kind of failure came, where that was more than once."""
+        for reason, count in list(self.failures.values())[:_KINDS]:
+            if count > 1:
+                log.warning("verifications_failed", count=count, reason=reason)
+        if len(self.failures) > _KINDS:
+            rest = sum(count for _, count in list(self.failures.values())[_KINDS:])
+            log.warning("verifications_failed", count=rest, reason="others: see events.jsonl")
 
     async def _one(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:
         try:
@@ -166,7 +188,14 @@ class VerificationRunner:
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
     def _unverified(self, problem: Problem, reason: str) -> Failed:
-        log.warning("verification_failed", problem=problem.id, reason=reason)
+        """The failure; the first one of its kind is shown, and later all are counted."""
+        bare = reason.removeprefix(f"{problem.id}: ")
+        same = re.sub(rf"(?<!\w){re.escape(problem.id)}(?!\w)", "...", bare)
+        kind = _VARIES.sub("...", same)
+        first, count = self.failures.get(kind, (bare, 0))
+        self.failures[kind] = (first, count + 1)
+        tell = log.warning if not count and len(self.failures) <= _KINDS else log.debug
+        tell("verification_failed", problem=problem.id, reason=reason)
         return Failed(reason=reason)
 
     async def _verify(

@@ -180,7 +180,7 @@ def fault_of_outcome(outcome: object, bounds: tuple[float, float] = (-math.inf, 
     if isinstance(outcome, Unscorable):
         return _fault_of_reason(outcome.reason) or fault_of_json(outcome.evidence)
     if not isinstance(outcome, Reward):
-        return shown(outcome)
+        return f"{shown(outcome)}; return rlvr.Reward(value=..., score01=...)"
     numbers = {
         "value": outcome.value,
         "score01": outcome.score01,

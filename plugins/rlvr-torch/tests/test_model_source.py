@@ -72,6 +72,8 @@ def test_a_model_that_does_not_exist(tmp_path):
     [
         ("", "cannot use the model ''"),
         ("gpt2:", "cannot use the model"),
+        ("gpt2", r"hf:PATH_OR_ID \(such as hf:gpt2\), gpt2:PATH"),
+        ("gpt2:gpt2", "a model of Hugging Face's hub is hf:gpt2"),
         ("hf:", "cannot use the model 'hf:'"),
         ("llama:x", "it takes hf:PATH_OR_ID, gpt2:PATH"),
         ("gpt2:new?depth=3", "unknown key 'depth'"),

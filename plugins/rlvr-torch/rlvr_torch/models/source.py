@@ -60,9 +60,10 @@ class ModelSource:
         if scheme == "hf" and rest:
             return cls(hf=HFSource.parse(rest, config, seed))
         if scheme != "gpt2" or not rest:
+            hub = f" (such as hf:{spec})" if spec and ":" not in spec else ""
             raise ConfigError(
                 f"the backend 'torch' cannot use the model {spec!r}\n"
-                "  it takes hf:PATH_OR_ID, gpt2:PATH, or gpt2:new?layers=2&heads=2&width=64"
+                f"  it takes hf:PATH_OR_ID{hub}, gpt2:PATH, or gpt2:new?layers=2&heads=2&width=64"
             )
         _refuse_adapters(spec, config)
         if rest != "new" and not rest.startswith("new?"):
@@ -71,7 +72,8 @@ class ModelSource:
                 raise ConfigError(
                     f"the model {spec!r} was asked for\n"
                     f"  found: {'a file' if directory.exists() else 'no such folder'}\n"
-                    "  give the folder that holds config.json, model.safetensors and tokenizer.json"
+                    "  give the folder that holds config.json, model.safetensors and "
+                    f"tokenizer.json; a model of Hugging Face's hub is hf:{rest}"
                 )
             return cls(directory=directory)
         numbers: dict[str, Any] = {**_NUMBERS, "seed": seed}
