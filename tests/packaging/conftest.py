@@ -117,7 +117,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 BORROWED = (
     "editables",
     "hatchling",
-    "rlvr[testing]",
+    "rlvr[plot,testing]",
     "rlvr-torch",
     "rlvr-algos",
     "rlvr-trackers[tensorboard]",
