@@ -33,7 +33,7 @@ log = get(__name__)
 _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\b(True|False)\b|[-+]?\d[\w.+-]*")
 """What differs between reasons of one kind: quoted texts, numbers, truth values."""
 _KINDS = 5
-"""Kinds of failures that are shown; all are in the run's `events.jsonl`."""
+"""Kinds of failures that are shown."""
 
 
 @define
@@ -152,7 +152,7 @@ class VerificationRunner:
                 log.warning("verifications_failed", count=count, reason=reason)
         if len(self.failures) > _KINDS:
             rest = sum(count for _, count in list(self.failures.values())[_KINDS:])
-            log.warning("verifications_failed", count=rest, reason="others: see events.jsonl")
+            log.warning("verifications_failed", count=rest, reason="others")
 
     async def _one(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:
         try:
