@@ -16,6 +16,7 @@ import pytest
 from rlvr_process import Started, start_rlvr
 
 from rlvr.testing import require_tool
+from tests.conftest import PluginSite
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -119,13 +120,16 @@ def start(tmp_path: Path, *words: str) -> Started:
     return start_rlvr("run", "--plugin", "toy", *words, cwd=tmp_path, env=env)
 
 
-def wait_for_step(tmp_path: Path, step: int) -> None:
-    metrics = tmp_path / "r/metrics.jsonl"
+def wait_for(file: Path, lines: int = 0) -> None:
     for _ in range(1200):
-        if metrics.exists() and len(metrics.read_text().splitlines()) >= step:
+        if file.exists() and len(file.read_text().splitlines()) >= lines:
             return
         time.sleep(0.05)
-    raise AssertionError("the run took no step within a minute")
+    raise AssertionError(f"{file} was not written within a minute")
+
+
+def wait_for_step(tmp_path: Path, step: int) -> None:
+    wait_for(tmp_path / "r/metrics.jsonl", step)
 
 
 def test_ctrl_c_writes_a_checkpoint_and_the_resumed_run_is_the_whole_one(
@@ -189,13 +193,31 @@ def test_a_resumed_run_evaluates_once_a_step_and_knows_its_start(
     assert "gain" in json.loads(resumed.stdout)
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+ENDLESS = """
+    import asyncio
+    from pathlib import Path
+    from rlvr import CheckpointerSpec, hookimpl
+    from rlvr.builtin.file_checkpoints import FileCheckpointer
+    RLVR_API = 1
+    class Endless(FileCheckpointer):
+        async def save(self, *given):
+            Path("writing").touch()
+            await asyncio.Event().wait()
+    @hookimpl
+    def rlvr_checkpointers():
+        yield CheckpointerSpec(name="endless", target=f"{__name__}:Endless", summary="Never ends")
+"""
+
+
+def test_a_second_ctrl_c_stops_at_once(plugin_site: PluginSite) -> None:
     """Nobody has to wait for a checkpoint that he does not want."""
-    running = start(tmp_path, "--out", "r", "--steps", "400", "eval.samples=0")
-    wait_for_step(tmp_path, 1)
+    plugin_site.add("endless", ENDLESS)
+    env = {**os.environ, "PYTHONPATH": str(plugin_site.path), "OMP_NUM_THREADS": "1"}
+    words = ("run", "--plugin", "toy", "--out", "r", "eval.samples=0", "run.checkpointer=endless")
+    running = start_rlvr(*words, "--steps", "400", cwd=plugin_site.home, env=env)
+    wait_for_step(plugin_site.home, 1)
     running.send_signal(signal.SIGINT)
-    running.send_signal(signal.SIGINT)
-    time.sleep(0.05)
+    wait_for(plugin_site.home / "writing")
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=20)
 
