@@ -6,6 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 RUN_ARGS ?=
 PYTEST_ARGS ?=
+CHOSEN := not serial and not thorough
 export VENV
 
 # Where Python may not keep what it compiled, each of the hundreds of processes that the tests
@@ -18,7 +19,7 @@ export RLVR_REQUIRE_TOOLS ?= 1
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check test-tinker-independent setup setup-run rootfs lint bench clean linted tested
+.PHONY: help run test test-all check test-tinker-independent setup setup-run rootfs lint bench clean linted tested
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-24s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,13 +27,17 @@ help: ## show this list
 run: setup-run ## train the starter model on Verilog problems and show what it learned
 	$(BIN)/rlvr run --plugin cvdp --algo grpo $(RUN_ARGS)
 
-test: setup ## linters, type checker, import contracts and all tests
+test: setup ## linters, type checker, import contracts and tests
 	@$(MAKE) --no-print-directory --jobs 2 linted tested || \
 	  { echo "make test failed: linters (linted) or tests (tested), as said above"; exit 1; }
 
+test-all: export RLVR_ALL_PLACES := 1
+test-all: ## the same with thorough tests, and each sandbox for each case
+	@$(MAKE) --no-print-directory CHOSEN="not serial" test
+
 tested:
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
-	  --durations 20 --durations-min 2 -m "not serial" $(PYTEST_ARGS)
+	  --durations 20 --durations-min 2 -m "$(CHOSEN)" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
 
 linted: # beside the tests it takes half its time: it has one thread

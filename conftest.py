@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -43,10 +44,19 @@ def _logs_as_at_start() -> Iterator[None]:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
+    Mark cases as thorough where a test says `one_of`, and put long files first.
+
     Workers take files whose tests start processes first, whole files as they are.
 
     What is left at the end is short, so that no worker waits minutes for the other's last file.
     """
+    cases: Counter[object] = Counter()
+    for item in items:
+        if mark := item.get_closest_marker("one_of"):
+            test = item.parent, item.name.partition("[")[0]
+            if cases[test] % mark.args[0]:
+                item.add_marker("thorough")
+            cases[test] += 1
     if hasattr(config, "workerinput"):
         marks = ("integration", "slow")
         long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
