@@ -24,7 +24,7 @@ from rlvr.plugins.resolve import load_object
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "rlvr-*/*.md", "plugins/*/*.md", "examples/*/*.md")
+    for pattern in ("*.md", "core/*.md", "docs/**/*.md", "rlvr-*/*.md", "plugins/*/*.md", "examples/*/*.md")
     for path in ROOT.glob(pattern)
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
