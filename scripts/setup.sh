@@ -200,7 +200,7 @@ warn_of_cuda_build() {
   cuda=$("$VENV/bin/python" -c 'import torch; print(torch.version.cuda or "")')
   if [ -n "$cuda" ]; then
     say "  that one is the CUDA $cuda build: it works without a GPU, but is several GB larger." \
-      "For the small one see \"Choosing the torch build\" in docs/install.md"
+      "For the small one see \"Choose the torch build\" in docs/install.md"
   fi
 }
 

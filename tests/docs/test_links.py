@@ -24,8 +24,8 @@ from rlvr.plugins.resolve import load_object
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "rlvr-*/*.md", "plugins/*/*.md", "examples/*/*.md")
-    for path in ROOT.glob(pattern)
+    for pattern in (".", "docs/**", "core", "rlvr-*", "plugins/*", "examples/*")
+    for path in ROOT.glob(f"{pattern}/*.md")
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")

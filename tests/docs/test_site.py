@@ -39,6 +39,7 @@ def test_the_site_is_built_and_a_broken_link_is_found(tmp_path: Path) -> None:
         where = page.parent if page.stem == "index" else page.with_suffix("")
         html = (tmp_path / "site" / where / "index.html").read_text(encoding="utf-8")
         assert not FETCHED.findall(html), page
+        assert r"\|" not in html, f"{page}: the backslash of an escaped pipe is shown"
 
     broken = tmp_path / "broken"
     shutil.copytree(ROOT / "docs", broken / "docs")

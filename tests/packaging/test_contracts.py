@@ -78,9 +78,12 @@ def test_only_rlvr_chess_takes_what_is_gpl() -> None:
 
 
 def test_each_distribution_has_its_pages() -> None:
-    """Every distribution has a README with content, and a CHANGELOG where it is released."""
-    for folder in _packages().values():
-        assert len((folder / "README.md").read_text("utf-8")) > 200, folder.name
+    """A README with content, whose links lead somewhere on a package index too, and a CHANGELOG."""
+    for folder in (ROOT, *_packages().values()):
+        project = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]
+        readme = (folder / project["readme"]).read_text("utf-8")
+        assert len(readme) > 200, folder.name
+        assert not re.findall(r"\]\((?!https:)[^)]*", readme), folder.name
         assert "##" in (folder / "CHANGELOG.md").read_text("utf-8"), folder.name
 
 
