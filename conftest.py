@@ -54,7 +54,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if mark := item.get_closest_marker("one_of"):
             test = item.parent, item.name.partition("[")[0]
-            if cases[test] % mark.args[0]:
+            every, *kept = mark.args
+            if cases[test] % every and not any(name in item.name for name in kept):
                 item.add_marker("thorough")
             cases[test] += 1
     if hasattr(config, "workerinput"):

@@ -81,6 +81,7 @@ def test_best_move_finds_mate(stockfish: Path) -> None:
     assert asyncio.run(move()) == "a1a8"
 
 
+@pytest.mark.thorough
 def test_equals_the_shared_tables(stockfish: Path) -> None:
     """Debian's Stockfish 15.1 gives what it gave elsewhere: order, scores, mates and depth."""
     path = shared_data("chess", "policy_action_values.jsonl")

@@ -82,6 +82,7 @@ def test_figures_are_by_buckets_of_400() -> None:
     assert found["puzzles/first"].value == 1.0
 
 
+@pytest.mark.thorough
 def test_who_knows_the_lines_solves_every_delivered_puzzle() -> None:
     """All 1,393 puzzles are solved by their own lines, and none by a player without a move."""
     rows = read_rows(shared_data("chess/puzzles_lichess.csv"))

@@ -306,6 +306,7 @@ def test_games_of_the_engine_stand_in(stockfish: Path) -> None:
         assert 0 < game.plies - game.book <= 8
 
 
+@pytest.mark.thorough
 def test_equal_seeds_give_equal_figures(folder: Path, stockfish: Path) -> None:
     """Everything drawn comes from the seed: two evaluations agree in every digit."""
     config = ChessConfig(eval_games=2, engines=1)

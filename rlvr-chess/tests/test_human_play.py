@@ -54,6 +54,7 @@ def test_a_game_through_a_pipe(tmp_path: Path) -> None:
     assert game.headers["Result"] == "1-0"
 
 
+@pytest.mark.thorough
 def test_ctrl_c_while_a_person_thinks(tmp_path: Path) -> None:
     """Ctrl-C ends at once with exit code 130, and the game so far is kept."""
     done = _start(tmp_path, "--fen", "8/8/8/4k3/8/8/4P3/4K3 w - - 0 1")

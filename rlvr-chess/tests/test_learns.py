@@ -40,6 +40,7 @@ def rewards(folder: Path) -> list[float]:
     return [json.loads(line)["reward_mean"] for line in kept.read_text("utf-8").splitlines()]
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_starter_learns(tmp_path: Path) -> None:

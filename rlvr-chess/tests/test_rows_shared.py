@@ -34,6 +34,7 @@ def test_every_row_is_a_question(name: str, kind: type, count: int) -> None:
     assert len({row.id for row in rows}) == count
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # under load it took longer than the usual limit
 def test_the_folder_is_one_data_set() -> None:

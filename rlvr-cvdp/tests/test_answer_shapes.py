@@ -300,6 +300,16 @@ HOSTILE = {
 }
 
 
+@pytest.mark.one_of(
+    3,
+    "one module many times",
+    "module words",
+    "file tags",
+    "objects",
+    "many tags",
+    "edits",
+    "comment ends",
+)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_read_in_time(name):
     """No text keeps the reader busy: its time grows with the length, and a bomb ends alone."""

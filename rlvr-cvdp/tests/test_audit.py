@@ -81,6 +81,7 @@ def test_strong_and_weak_harnesses_are_told_apart(bench, tmp_path):
     assert blind["strength"] < 0.5
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
 @pytest.mark.parametrize("where", ["parametrisation", "test"])

@@ -145,6 +145,7 @@ def _spinning(bench, seconds: float):
     return bench.problem(harness={"src/test_inc.py": test})
 
 
+@pytest.mark.one_of(4, "fresh-near")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.parametrize(
@@ -175,6 +176,7 @@ def test_a_verdict_does_not_depend_on_the_machines_moment(
         assert reward.evidence["stage"] == "timeout"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.places("fresh", "warm")

@@ -344,6 +344,7 @@ HINTED = """\
 VERSION = 'import subprocess\ndef test_synth():\n    subprocess.run("yosys -V", shell=True)\n'
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.places("warm")
 @pytest.mark.parametrize(
     "trick",

@@ -219,6 +219,7 @@ module cells #(parameter HOW = "x y")(input [7:0] led, output top);
 }
 
 
+@pytest.mark.one_of(3, "black box")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_design_that_synthesises_to_another_is_refused(bench, name):
@@ -238,6 +239,7 @@ def test_the_official_verdict_asks_for_no_netlist(bench):
     assert (found.score01, found.value) == (1.0, 1.0), found.evidence
 
 
+@pytest.mark.one_of(3, "names, strings and attributes")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_designs_pass_as_their_netlist(bench, name):
@@ -265,6 +267,7 @@ SPEECHES = {
 }
 
 
+@pytest.mark.one_of(3, "a pasted macro")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("how", SPEECHES)
 def test_a_count_that_the_answer_itself_says_is_none(bench, how):
@@ -299,6 +302,7 @@ CALLS = {
 BY_MODE = f"`ifdef MODE\n{OTHER} assign led = step * step; endmodule\n`else\n{RIGHT}`endif\n"
 
 
+@pytest.mark.one_of(3, "by a script of a script", "as a file to read")
 @pytest.mark.places("warm", "rootfs", "docker")
 @pytest.mark.parametrize("how", CALLS)
 def test_the_call_is_followed_however_it_is_made(bench, how):
@@ -318,6 +322,7 @@ def test_the_call_is_followed_however_it_is_made(bench, how):
     assert (found.score01, found.evidence["netlist"]["basis"]) == (1.0, "simulated"), found.evidence
 
 
+@pytest.mark.thorough
 @pytest.mark.places("fresh")
 def test_a_fresh_sandbox_simulates_the_netlist(bench):
     """The wrappers are in each sandbox; the calls above are made in the others."""
@@ -400,6 +405,7 @@ endmodule
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.places("warm")
 def test_the_design_that_a_linter_saw_must_pass_the_tests(bench):
     """What Verilator's preprocessor leaves is what is synthesised and simulated."""
@@ -438,6 +444,7 @@ def test_a_linter_that_the_answer_silences_has_not_passed_it(bench):
 GONE = TEST.replace("expected = 0\n", "expected = 0\n    assert str(dut.mark.value)\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.places("warm")
 def test_tests_that_read_what_a_netlist_lacks_leave_it_to_the_proof(bench):
     """Yosys drops an unused register: equality to the given design decides then."""

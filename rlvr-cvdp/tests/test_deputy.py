@@ -163,6 +163,7 @@ def test_the_default_name_is_the_problems_own(bench, own):
         assert bench.rtl(named, problem).score01 == 1.0
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("own", [LOGGER, STRING, VARIABLE, BUILT, NET, MEMORY, DUMP, VECTOR])
 def test_honest_use_under_another_name_is_judged_as_it_is(bench, own):
     """What goes to the private folder disturbs nothing: right stays right, wrong stays wrong."""
@@ -267,6 +268,7 @@ endmodule
 """
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("how", VARIABLES)
 def test_a_given_module_reads_under_no_name_that_is_made_while_it_runs(bench, how):
     """An answer may write any variable: what stands in it is no name of the harness's files."""

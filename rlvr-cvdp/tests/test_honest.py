@@ -116,6 +116,7 @@ IDIOMS = {
 }
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_honest_idiom_costs_nothing(bench, name):

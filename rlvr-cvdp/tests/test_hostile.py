@@ -137,6 +137,7 @@ def test_each_quick_program_succeeds_undefended(name, quick_undefended):
     assert "REACHED" in quick_undefended[name], quick_undefended[name]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", LARGE)
 def test_each_large_program_succeeds_undefended(name, facts, tmp_path):
     """The same for what takes much: nothing but a sandbox's limit stops it."""
@@ -193,6 +194,7 @@ async def hostile(dut):
 """
 
 
+@pytest.mark.one_of(2)
 def test_quick_programs_are_held_in_a_verdict(bench, place, facts, outside):
     """Run by a simulation's Python, none reaches anything but the problem's own files."""
     harness = {"src/test_inc.py": TEST, "src/program.py": all_of(facts)}
@@ -200,6 +202,7 @@ def test_quick_programs_are_held_in_a_verdict(bench, place, facts, outside):
     assert reward.score01 == 1.0, reward.evidence
 
 
+@pytest.mark.one_of(2)
 def test_quick_programs_are_held_in_an_agents_tools(bench, place, facts, outside):
     """Run by an agent's own testbench, none reaches anything but the agent's own files."""
     ran, honest = _by_tools(bench, all_of(facts))
@@ -212,6 +215,7 @@ def test_quick_programs_are_held_in_an_agents_tools(bench, place, facts, outside
 LARGE_TEST = TEST.partition("    line =")[0] + '    assert "REACHED" in ran.stdout\n'
 
 
+@pytest.mark.one_of(4, "docker-", "warm-disk without")
 @pytest.mark.every_place
 @pytest.mark.places("warm", "docker")
 @pytest.mark.parametrize("name", LARGE)
@@ -232,6 +236,7 @@ def test_large_programs_are_held_in_a_verdict(bench, place, facts, name):
     assert bench.rtl(bench.right, **TIGHT, timeout_s=30.0).score01 == 1.0
 
 
+@pytest.mark.one_of(4, "processes")
 @pytest.mark.parametrize("name", LARGE)
 def test_large_programs_are_held_in_an_agents_tools(bench, place, facts, name):
     """The same where an agent's testbench starts it: its tool fails, the next one works."""

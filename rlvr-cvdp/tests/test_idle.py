@@ -62,6 +62,7 @@ INCLUDES = [text.format(pipe=pipe) for text, pipe in [
 ]]  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
 @pytest.mark.places("fresh", "warm")
@@ -106,6 +107,7 @@ DEEDS = {
 }
 
 
+@pytest.mark.one_of(4, "warm", "docker")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
 def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
@@ -238,6 +240,7 @@ EATERS = {
 TIGHT = {"timeout_s": 0.4, "idle_s": 1.0, "memory_mb": 800}
 
 
+@pytest.mark.one_of(4, "a large loop of generate")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.places("warm")
@@ -248,6 +251,7 @@ def test_what_crashes_or_eats_a_tool_is_a_wrong_answer(bench, what):
     assert reward.score01 == 0.0, reward.evidence
 
 
+@pytest.mark.one_of(6, "ends as if killed", "an include of itself")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.places("warm", "fresh")

@@ -33,6 +33,7 @@ def _descendants() -> set[int]:
     return {int(line.split()[0]) for line in found.stdout.splitlines() if f"{os.getpid()}-" in line}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     "loop",
     [
@@ -64,6 +65,7 @@ def test_output_without_end_is_a_wrong_answer_soon(bench, place):
     assert len(str(reward.evidence)) < 5000
 
 
+@pytest.mark.one_of(2)
 def test_a_huge_memory_is_a_wrong_answer(bench):
     """A design that asks for more memory than allowed fails; the machine keeps its own."""
     design = HEAD + "reg [1023:0] m [0:33554431]; initial m[5] = 1;\nendmodule\n"
@@ -121,6 +123,7 @@ BOMBS = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_processes_are_bounded(bench, bomb, place):
     """What forks without end is ended with all its processes; the next answer notices nothing."""
@@ -159,6 +162,7 @@ def test_a_harness_that_only_waits_is_no_verdict(bench):
     assert _left(bench) == []
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("pipe", "options"),
     [

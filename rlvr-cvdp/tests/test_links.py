@@ -69,6 +69,7 @@ os.symlink({str(outside / "inc.sv")!r}, "/code/verif/inc.sv")
     assert contents(outside) == before
 
 
+@pytest.mark.one_of(2)
 @in_each_sandbox
 @pytest.mark.integration
 def test_notes_that_lead_out_are_not_read(bench, outside):
@@ -214,6 +215,7 @@ LEFT = {
 }
 
 
+@pytest.mark.one_of(2)
 @in_each_sandbox
 @pytest.mark.integration
 @pytest.mark.parametrize("deed", LEFT)

@@ -126,6 +126,7 @@ def test_some_references_pass(bench, name):
     assert (passed.value, passed.score01) == (1.0, 1.0), passed.evidence
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_all_references_pass():
@@ -136,6 +137,7 @@ def test_all_references_pass():
     assert {o.value for o in outcomes.values()} == {1.0}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", SETS)
@@ -160,6 +162,7 @@ def test_doctor_proves_the_stack(monkeypatch):
     assert "fixed_arbiter" in found.found
 
 
+@pytest.mark.thorough
 def test_doctor_does_without_the_official_examples(monkeypatch, tmp_path):
     """Where they are not there, two problems of the starter set prove the same."""
     monkeypatch.setenv("RLVR_DATA", str(tmp_path))

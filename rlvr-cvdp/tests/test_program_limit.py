@@ -93,6 +93,7 @@ def test_many_turns_at_once_run_few_programs(bench: Any, programs: Counter, mode
     assert programs.most == 2
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
 @pytest.mark.parametrize("workers", [1, 2])

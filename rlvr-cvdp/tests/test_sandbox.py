@@ -413,6 +413,7 @@ async def fresh(dut):
 """
 
 
+@pytest.mark.one_of(3)
 def test_every_kind_of_launch_is_served(bench):
     """With plusargs, into a log file, side by side: each simulation starts from fresh memory."""
     problem = bench.problem(harness={"src/test_runner.py": RUNNER, "src/test_inc.py": TEST})
@@ -421,6 +422,7 @@ def test_every_kind_of_launch_is_served(bench):
     assert reward.evidence["services"][0]["launches"] == 6
 
 
+@pytest.mark.one_of(3)
 def test_seeds_are_those_of_a_fresh_process(bench):
     """Random draws, in pytest and in the simulation, depend on the seed alone."""
     test = bench.test.replace(

@@ -80,6 +80,7 @@ def test_a_store_on_a_full_disk_loses_no_verdict(bench, tmp_path):
     assert json.loads(done.stdout.splitlines()[0])["reward"] == 1.0
 
 
+@pytest.mark.thorough
 def test_two_runs_share_one_store(bench, tmp_path):
     """Two processes judge the same answers into one new store at once: both finish, each right."""
     store = f"verify.store={tmp_path}/verdicts.sqlite"

@@ -252,6 +252,7 @@ def opinions(bench, answer, problem):
     return bench.judged.run(ask())
 
 
+@pytest.mark.one_of(4, "reference")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_answers_are_confirmed(bench, name, monkeypatch):
@@ -267,6 +268,7 @@ def test_honest_answers_are_confirmed(bench, name, monkeypatch):
     assert "remark" not in second.evidence
 
 
+@pytest.mark.one_of(3, "wrong after many clocks")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", MADE)
 def test_an_answer_made_for_the_tests_is_found(bench, name, monkeypatch):
@@ -283,6 +285,7 @@ def test_an_answer_made_for_the_tests_is_found(bench, name, monkeypatch):
     assert "remark" not in second.evidence
 
 
+@pytest.mark.one_of(4, "another value before")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", FREE)
 def test_a_freedom_of_the_request_is_no_false_accept(bench, name, monkeypatch):
@@ -297,6 +300,7 @@ def test_a_freedom_of_the_request_is_no_false_accept(bench, name, monkeypatch):
     assert "reference" in second.evidence["remark"]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", OPEN)
 def test_what_no_test_does_is_open(bench, name, monkeypatch):
@@ -319,6 +323,7 @@ def test_an_order_that_only_one_simulator_has_is_found(bench):
     assert second.evidence["judge"] == "simulator", second.evidence
 
 
+@pytest.mark.thorough
 @pytest.mark.places("warm")
 def test_what_verilator_brings_itself_is_compiled_once(bench, monkeypatch):
     """Objects that a reference's run left are linked with every later design: broken, with none."""
@@ -352,6 +357,7 @@ def test_what_verilator_cannot_compile_is_no_objection(bench):
     assert "simulator" not in second.evidence["asked"]
 
 
+@pytest.mark.thorough
 @pytest.mark.places("warm")
 def test_a_reference_is_judged_once_for_many_answers(bench, monkeypatch):
     """Beside itself and under random inputs; each answer is still judged itself."""

@@ -63,6 +63,7 @@ def test_an_honest_half(bench, runner):
     assert share(bench, design("a + 8'd1"), runner) == (8, 8, 1.0)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize(
     ("end", "runner"),
     [*((end, PARAMETRISED) for end in ENDS), ("fatal", LOOP), ("no elaboration", LOOP)],

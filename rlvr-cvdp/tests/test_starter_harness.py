@@ -20,6 +20,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.usefixtures("simulator")
 @pytest.mark.parametrize(("number", "family"), list(enumerate(FAMILIES)), ids=str)
 def test_right_design_passes(bench: Any, number: int, family: str) -> None:

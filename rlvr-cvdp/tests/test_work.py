@@ -192,6 +192,7 @@ async def never(dut):
 """
 
 
+@pytest.mark.one_of(3, "an array as a port")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", NEW)
 def test_a_stage_is_paid_for_what_an_answer_did(bench, name):
@@ -202,6 +203,7 @@ def test_a_stage_is_paid_for_what_an_answer_did(bench, name):
     assert max(reward.components.values()) == value
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", AGAIN)
 def test_the_given_design_again_is_no_work(bench, name):
@@ -213,6 +215,7 @@ def test_the_given_design_again_is_no_work(bench, name):
     assert shared.value == 0.0, shared.evidence
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", SAME)
 def test_another_text_of_the_same_circuit_is_no_work(bench, name):
@@ -233,6 +236,7 @@ def test_files_that_end_within_a_line_are_compared(bench):
     assert bench.rtl(text, problem).value == 0.0
 
 
+@pytest.mark.one_of(3, "a late difference", "turned", "no memory")
 @pytest.mark.places("warm")
 @pytest.mark.parametrize("name", [*COUNTED, *CHANGED])
 def test_a_circuit_with_a_state_is_compared_in_every_state(bench, name):
@@ -267,6 +271,7 @@ endmodule
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.places("warm")
 def test_a_long_loop_of_constants_costs_few_seconds(bench, monkeypatch):
     """Yosys unrolls it: each tool has four seconds, however long a verification may take."""
@@ -286,6 +291,7 @@ def test_a_long_loop_of_constants_costs_few_seconds(bench, monkeypatch):
     assert [name for name, _ in asked].count("/rlvr/real/yosys") == 2
 
 
+@pytest.mark.one_of(3)
 def test_a_changed_design_counts(bench):
     """Beside the given design a wrong one is paid for its stages, and a right one in full."""
     problem = bench.problem(context={"rtl/inc.sv": GIVEN})

@@ -176,6 +176,7 @@ def test_a_single_line_of_200_mb_takes_bounded_memory(tmp_path: Path, write: Any
     assert mib < 160
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["jsonl", "json"])
 def test_five_thousand_records_are_not_held(tmp_path: Path, write: Any, suffix: str) -> None:

@@ -379,6 +379,7 @@ def test_notices_say_what_was_read(write: Any) -> None:
     assert others[2].startswith("1 trajectories: with pictures or the like: shown to a model")
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_a_corpus_is_not_held_in_memory(write: Any) -> None:
     """Of 24 MB of logs less than a fifth is ever held, while they are read and replayed."""

@@ -216,6 +216,7 @@ def test_an_adapter_learns(bench: Bench) -> None:
     assert 0 < trajectory["recorded"]["learnt"] < trajectory["recorded"]["tokens"]
 
 
+@pytest.mark.thorough
 def test_the_shared_trajectories_are_learnt_from(bench: Bench) -> None:
     """All files of the data folder: 13 formats, windows where one is long, and nothing unsaid."""
     data = shared_data("trajectories", "gold_spans.jsonl").parent

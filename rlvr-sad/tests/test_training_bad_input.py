@@ -110,6 +110,7 @@ def test_a_padded_vocabulary_is_the_same_tokenizer(bench: Bench) -> None:
     assert np.isfinite(bench.lines("padded-run", "metrics.jsonl")[-1]["loss"])
 
 
+@pytest.mark.thorough
 def test_a_teacher_that_breaks_and_a_run_that_goes_on(bench: Bench) -> None:
     """NaN weights: exit 6, the model is named; with sound weights again, --resume goes on."""
     transformers = pytest.importorskip("transformers")

@@ -77,6 +77,7 @@ def test_a_student_that_sees_learns_from_a_teacher_that_sees(bench: Bench, strai
     assert load_net(str(kept / "model")).image_processor is not None
 
 
+@pytest.mark.thorough
 def test_resumed_is_as_if_never_stopped(bench: Bench, straight: str) -> None:
     """From the checkpoint of the second step: metrics, evaluations and weights to the bit."""
     assert straight

@@ -12,6 +12,7 @@ from rlvr.testing.tools import require_tool
 OPTIONS = {"sandbox": "bubblewrap", "limits": "off", "timeout_s": 20.0}
 
 
+@pytest.mark.thorough
 def test_every_kind_is_made_for_every_problem_with_a_reference(starter_rows: Path) -> None:
     """Reference, initial state, as many mutants as asked for, broken syntax."""
     bank = make_answers([starter_rows], mutant_count=2)
@@ -57,6 +58,7 @@ def test_broken_syntax_is_rejected_by_the_simulator(tmp_path: Path, text: str) -
     assert done.returncode != 0
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_a_mix_holds_its_proportions_and_its_wrong_answers_are_wrong(starter_rows: Path) -> None:
     """Shares are rounded to whole answers; each mutant was seen to compile and fail."""

@@ -22,6 +22,7 @@ def simulator() -> None:
         require_tool(tool)
 
 
+@pytest.mark.thorough
 def test_ratios_are_of_one_round_and_who_begins_changes(starter_rows: Path) -> None:
     """A machine that is slow for one round slows both sides of that round's ratio."""
     answers = make_answers([starter_rows], kinds=["reference"]).answers
@@ -62,6 +63,7 @@ def test_the_plain_way_says_what_the_harness_says(simulator: None, starter_rows:
     assert "exited with 1" in verdicts[1].why
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -78,6 +78,7 @@ def test_a_message_reads_back_as_its_files() -> None:
     assert dict(from_text(message(files), tuple(files)).files) == files
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_no_rewrite_of_a_starter_problem_is_refused(starter_rows: Path) -> None:
     """Every rewrite, each of one reference of three, is right in the real sandbox."""

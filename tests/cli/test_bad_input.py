@@ -414,6 +414,7 @@ def test_verifier_times_out(rlvr: Rlvr, tmp_path: Path, problem: dict[str, Any])
     assert "did not answer within 1 s" in verdict["error"]
 
 
+@pytest.mark.one_of(2)
 @_row("simulator killed")
 @pytest.mark.parametrize("times", ["once", "always"])
 def test_simulator_killed(tmp_path: Path, problem: dict[str, Any], times: str) -> None:

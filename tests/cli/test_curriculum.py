@@ -25,6 +25,7 @@ def met(run: Path) -> list[list[str]]:
     return [list(dict.fromkeys(ids)) for ids in lines]
 
 
+@pytest.mark.thorough
 def test_stages_of_a_label_open_one_after_another(rlvr: Call, tmp_path: Path) -> None:
     """The first steps know one letter; after the ramp all of them come."""
     done = rlvr(
@@ -38,6 +39,7 @@ def test_stages_of_a_label_open_one_after_another(rlvr: Call, tmp_path: Path) ->
     assert {name for step in line[6:] for name in step} == {"toy_a", "toy_b", "toy_c", "toy_d"}
 
 
+@pytest.mark.thorough
 def test_a_resumed_run_meets_what_the_whole_one_would_have_met(rlvr: Call, tmp_path: Path) -> None:
     """By pass rates, which come from all that was sampled before: the same problems, step by step.
 

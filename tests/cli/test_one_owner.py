@@ -72,6 +72,7 @@ def begun(one_step: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(one_step, tmp_path / "r"))
 
 
+@pytest.mark.thorough
 def test_of_resumes_at_once_one_goes_on(begun: Path, tmp_path: Path) -> None:
     """Each step is written once, and the others name the one that writes."""
     all_of_them = at_once(tmp_path, "run", "--resume", "r", "--steps", "40")

@@ -71,6 +71,7 @@ def install(site: PluginSite, name: str) -> Path:
     return site.add(name, text, module=f"rlvr_{name}")
 
 
+@pytest.mark.one_of(4, "listing", "build")
 @pytest.mark.parametrize("name", sorted({*HANGS} - {"import", "thread", "child"}))
 def test_a_part_that_does_not_return_is_a_finding(
     name: str, importable_site: PluginSite, capsys: pytest.CaptureFixture[str],

@@ -145,6 +145,7 @@ def test_each_kind_passes_its_check_at_once(made: Author) -> None:
         assert report["counts"]["the plugin itself"]["hold"] == 9, (kind, report)
 
 
+@pytest.mark.thorough
 def test_the_command_that_is_printed_uses_the_part(made: Author) -> None:
     """`new` ends with it and README names it; the task's run learns: the reward rises."""
     used = {k: command_of(f"my-{k}", k) for k in KINDS if k not in ("backend", "teacher")}

@@ -55,6 +55,7 @@ def show(
     return rows
 
 
+@pytest.mark.thorough
 def test_two_steps_on_the_real_file_cut_no_answer(chat_model: Path, tmp_path: Path) -> None:
     """The plain command: every answer ends by itself, and no prompt loses its middle."""
     for tool in ("iverilog", "bwrap"):
@@ -94,6 +95,7 @@ def test_config_show_says_where_each_value_comes_from(chat_model: Path, show: Sh
     assert found["torch.lora_rank"] == (0, "default")
 
 
+@pytest.mark.thorough
 def test_known_references_fit(chat_model: Path, show: Show) -> None:
     """Of all references that are known for a file, nineteen of twenty fit, answer fence and all."""
     from transformers import AutoTokenizer
@@ -138,6 +140,7 @@ def test_reasoning_gets_room(chat_model: Path, show: Show) -> None:
     assert "four times for reasoning" in thinking[1]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("agentic", [False, True])
 def test_a_prompt_that_is_too_long_is_cut_by_its_ranks(
     agentic: bool, tmp_path: Path, show: Show

@@ -60,6 +60,7 @@ def late(steps: list[dict[str, float]], name: str) -> float:
     return sum(step[name] for step in steps[-10:]) / 10
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 @pytest.mark.parametrize("algorithm", RUNS)
 def test_learns_the_toy_task(algorithm: str, tmp_path: Path) -> None:
@@ -99,6 +100,7 @@ def test_sft_learns_the_references(referred: tuple[Path, list[dict[str, float]]]
     assert steps[0]["logprob/mean"] < -1.0 < -0.1 < steps[-1]["logprob/mean"]
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_learns_from_a_teacher_alone(
     tmp_path: Path, referred: tuple[Path, list[dict[str, float]]]
@@ -119,6 +121,7 @@ def test_learns_from_a_teacher_alone(
     assert late(steps, "teacher/kl") < steps[0]["teacher/kl"] / 2
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_learns_from_a_teacher_with_another_tokenizer(tmp_path: Path) -> None:
     """
@@ -146,6 +149,7 @@ def test_learns_from_a_teacher_with_another_tokenizer(tmp_path: Path) -> None:
     assert late(steps, "reward/pass") > LEARNS
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_learns_with_everything_on(tmp_path: Path) -> None:
     """KL with a target, entropy bonus, off-policy correction, several updates, refilled groups."""
@@ -163,6 +167,7 @@ def test_learns_with_everything_on(tmp_path: Path) -> None:
     assert entropies[-1] < entropies[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_learns_with_a_kl_in_the_reward(tmp_path: Path) -> None:
     """The reference is measured and the policy still leaves it for the reward."""

@@ -14,6 +14,7 @@ pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip insta
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_it_learns_from_partial_rollouts(tmp_path: Path) -> None:
     """

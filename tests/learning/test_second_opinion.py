@@ -100,6 +100,7 @@ def test_runs_show_lists_the_false_accepts(bench: Any, site: Path, cheated: Any)
     assert f"ALARM at step {shown['alarm_step']}" in text
 
 
+@pytest.mark.thorough
 def test_an_honest_run_of_the_same_length_raises_no_alarm(
     bench: Any, site: Path, tmp_path: Path
 ) -> None:

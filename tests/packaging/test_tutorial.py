@@ -21,6 +21,7 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
     return make_venv(f"{wheels['rlvr']}[testing]", f"{wheels['rlvr-countdown']}[testing]")
 
 
+@pytest.mark.thorough
 def test_its_own_tests_pass(venv: Any, tmp_path: Path) -> None:
     """The contract kit and the plugin's tests pass against the installed package."""
     shutil.copytree(EXAMPLE / "tests", tmp_path / "tests")

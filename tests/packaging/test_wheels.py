@@ -157,6 +157,7 @@ def test_help_works(venv: Any, tmp_path: Path) -> None:
     assert "rlvr run --plugin" in done.stdout
 
 
+@pytest.mark.thorough
 def test_score_grades_references(venv: Any, tmp_path: Path) -> None:
     """`rlvr score --golden` runs the real harnesses, and every reference earns the full reward."""
     for tool in ("iverilog", "vvp", "bwrap"):

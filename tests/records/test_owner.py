@@ -73,6 +73,7 @@ def killed(where: Path, then: str = "") -> int:
         return process.pid
 
 
+@pytest.mark.thorough
 def test_of_many_that_begin_at_once_one_owns_the_directory(tmp_path: Path) -> None:
     """Whoever comes second is told who is first, and has written nothing (exit 2)."""
     for attempt in range(2):

@@ -159,6 +159,7 @@ for each in gc.get_objects():
 """
 
 
+@pytest.mark.thorough
 def test_what_is_imported_before_the_fork_has_found_nothing_out() -> None:
     """No variable of rlvr is read and no cache is filled: a command does both in its own place."""
     ours = rlvr_process._OURS

@@ -26,6 +26,7 @@ def rewards(run: Path) -> list[float]:
     return [json.loads(line)["reward/mean"] for line in lines if "reward/mean" in line]
 
 
+@pytest.mark.thorough
 def test_grpo_learns_on_our_server(
     toy_server: Any, run_rlvr: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -57,6 +58,7 @@ def test_grpo_learns_on_the_independent_server(
     assert sum(found[-3:]) / 3 > 0.9
 
 
+@pytest.mark.thorough
 def test_run_survives_the_servers_death(
     serving: Callable[..., AbstractContextManager[Any]], toy_spec: str, tmp_path: Path
 ) -> None:

@@ -314,6 +314,7 @@ class Turning(TinyBackend):
         return {"loss": self.script[self._version]}
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("stop", [1, 2, 3, 4, 5])
 def test_the_best_weights_survive_a_resumed_run(tmp_path: Path, stop: int) -> None:
     """Whole, or stopped and made anew after any step: the same checkpoints at the end."""
@@ -356,6 +357,7 @@ class Killed(FileCheckpointer):
         return found
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(
     ("every", "at"), [*((1, step) for step in range(1, 7)), (4, 1), (4, 2), (4, 4), (4, 5), (4, 6)]
 )

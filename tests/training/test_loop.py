@@ -86,6 +86,7 @@ def watch_of(directory: Path) -> Callbacks:
     return Callbacks(host=host, run=info, directory=run_dir, status=RunStatus())
 
 
+@pytest.mark.thorough
 def test_the_line_learns(tmp_path: Path) -> None:
     """A seeded toy run goes from chance to nearly always right."""
     plan = recipe(tmp_path, steps=90, eval=EvalOptions(samples=8), parity=ParityOptions())
@@ -203,6 +204,7 @@ def with_task(plan: Recipe, task: Any) -> Recipe:
     return attrs.evolve(plan, task=task)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("order", [ByPassRate, ByStages, ByWeight])
 def test_a_run_resumed_under_a_curriculum_is_the_uninterrupted_one(
     tmp_path: Path, order: type[Curriculum]

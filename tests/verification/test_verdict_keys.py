@@ -239,6 +239,9 @@ SAME: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
 }
 
 
+@pytest.mark.one_of(
+    4, "a partial's function", "a relative import", "a data file beside it", "a hidden file"
+)
 @pytest.mark.parametrize(("made", "target", "change"), SAME.values(), ids=SAME)
 def test_a_changed_source_is_another_reward(
     made: Callable[[Path], None], target: str, change: Callable[[Path], None], tmp_path: Path

@@ -167,6 +167,7 @@ def same(found, wanted):
         np.testing.assert_allclose(one.logprobs, other.logprobs, atol=2e-5)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("family", ["ours", "gemma2", "gpt_oss", "qwen3"])
 def test_replays_draw_what_the_plain_engine_draws(net, make_hf, family):
     """With all settings mixed, rows joining and leaving, other prompts in each generation."""
@@ -178,6 +179,7 @@ def test_replays_draw_what_the_plain_engine_draws(net, make_hf, family):
     assert capture.replays > 30
 
 
+@pytest.mark.thorough
 def test_captures_and_their_pool_stay_for_the_run(net, monkeypatch):
     """Of five generations with other prompts the last capture nothing; one pool serves all."""
     monkeypatch.setattr("rlvr_torch.generation.captured.graphs._USES", 1)
@@ -316,6 +318,7 @@ def test_new_weights_are_seen_by_replays(net):
     assert len(capture.recordings) > once
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("more", ["rows", "slots", "prompt"])
 def test_growing_captures_once(net, more):
     """More rows, longer completions or a longer prompt than before: captured anew, once."""
@@ -358,6 +361,7 @@ def joined(engine, requests, rng, dropped=()):
     return [bits(sequence.completion) for sequence in told]
 
 
+@pytest.mark.one_of(3, "100-stop1")
 @pytest.mark.parametrize("stop", [(), ("c", "fb")])
 @pytest.mark.parametrize("rows", [3, 8, 100])
 def test_reading_a_pass_late_changes_no_bit(net, stop, rows):

@@ -66,6 +66,7 @@ def compare(net, data, attention=None):
             assert (one - other).abs().max() <= 1e-4 * max(1.0, float(other.abs().max()))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -108,6 +109,7 @@ def deep(family):
     return HFNet(transformers.AutoModelForCausalLM.from_config(config))
 
 
+@pytest.mark.one_of(3, "llama-torch.bfloat16", "qwen3_5_text-torch.float32")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
@@ -432,6 +434,7 @@ def peak_of(work):
     return status("VmHWM") - before
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(not shutil.which("g++"), reason="PyTorch's compiler needs g++ on a CPU")

@@ -73,6 +73,7 @@ def joined(engine, requests, rng):
     return [bits(sequence.completion) for sequence in sequences]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("prompts", [8, 3], ids=["own prompts", "shared prompts"])
 def test_alone_beside_others_or_late(net, prompts):
     """The same bits alone, together, backwards, in few rows, and joined in the middle."""
@@ -86,6 +87,7 @@ def test_alone_beside_others_or_late(net, prompts):
         assert joined(Engine(net, NoEnd(), rows=rows), requests, rng) == alone
 
 
+@pytest.mark.thorough
 def test_on_two_cores(model):
     """Operations that are spread over two threads are the same beside any others, too."""
     torch.set_num_threads(2)

@@ -121,6 +121,7 @@ def check(net, requests, completions, tolerance=1e-5):
         assert error < tolerance, (len(request.prompt), len(completion.tokens), error)
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [3, 100])
 def test_logprobs_are_those_of_a_full_pass(kind, rows):
@@ -149,6 +150,7 @@ def lane_of(net, requests, **settings):
     return batch, sequences
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rows", [3, 100])
 def test_rows_that_share_nothing_are_those_of_a_full_pass(kind, rows):
@@ -173,6 +175,7 @@ def test_what_was_never_written_is_never_read(monkeypatch):
     check(net, requests, Engine(net, NoEnd()).generate(requests))
 
 
+@pytest.mark.one_of(3, "window")
 @pytest.mark.parametrize("kind", KINDS)
 def test_shapes_that_stay_give_the_same(kind):
     """The step that a GPU captures (fixed shapes, all of the ring) gives the same, on a CPU."""

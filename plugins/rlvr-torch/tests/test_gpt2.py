@@ -39,6 +39,7 @@ def test_logits_equal_transformers(tmp_path):
     assert largest_difference(SMALL, SMALL["n_positions"], tmp_path) < 1e-4
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_logits_equal_transformers_at_124m(tmp_path):

@@ -208,6 +208,7 @@ for width, name, size in KINDS:
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_kernels_compile_for_ada(tmp_path):
     """For compute capability 8.9, without a card: types are right, shared memory is enough."""

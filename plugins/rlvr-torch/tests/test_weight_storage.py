@@ -71,6 +71,7 @@ async def draw(backend):
     return drawn.tokens.tolist(), drawn.logprobs.tolist()
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_compute_what_autocast_computes(kind, make_hf, data):
     """Losses, gradients' norms, weights, logprobs and draws after three updates: to the bit."""

@@ -59,6 +59,7 @@ def table(ids: list[int], place: int, tokens: Sequence[int]) -> np.ndarray:
     return np.array([values[-1] for values in asyncio.run(run())])
 
 
+@pytest.mark.thorough
 def test_the_likeliest_are_those_of_the_whole_distribution(server: Running) -> None:
     """Ids, their order and logprobs, and that of the token that stands there: row by row."""
     (found,) = asked(TeacherRequest(ids=IDS, start=4, k=5))

@@ -82,6 +82,7 @@ def whole_run(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return folder / "run"
 
 
+@pytest.mark.thorough
 def test_a_run_leaves_what_a_local_one_leaves(whole_run: Path, rlvr: Rlvr) -> None:
     """Metrics of each step, checkpoints, and a count of tokens that the cost is made of."""
     steps = metrics(whole_run)
@@ -97,6 +98,7 @@ def test_a_run_leaves_what_a_local_one_leaves(whole_run: Path, rlvr: Rlvr) -> No
     assert json.loads(done.stdout)["tokens"]["sampled"] == usage["sampled"]
 
 
+@pytest.mark.thorough
 def test_a_killed_run_goes_on_as_if_it_had_not_been(
     whole_run: Path, running: Running, rlvr: Rlvr, tmp_path: Path
 ) -> None:
@@ -117,6 +119,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(
     assert numbers(tmp_path / "run") == pytest.approx(numbers(whole_run))
 
 
+@pytest.mark.thorough
 def test_the_bill_of_a_killed_run_counts_its_teacher_and_what_was_lost(
     running: Running, rlvr: Rlvr, tmp_path: Path
 ) -> None:
@@ -240,6 +243,7 @@ def test_a_run_at_a_lagging_policy(rlvr: Rlvr, running: Running, tmp_path: Path)
     assert len(metrics(tmp_path / "run")) == 4
 
 
+@pytest.mark.thorough
 def test_two_runs_at_one_server(
     whole_run: Path, running: Running, rlvr: Rlvr, tmp_path: Path
 ) -> None:
@@ -266,6 +270,7 @@ def cvdp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield server
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("algorithm", "more"),
     [

@@ -58,6 +58,7 @@ async def first_step(backend: Any, data: Sequence[Datum], loss: Loss) -> dict[st
     return found
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("custom", [False, True], ids=["named", "computed here"])
 def test_a_step_finds_the_same_loss(
