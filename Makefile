@@ -38,7 +38,8 @@ test-all: ## the same with thorough tests, and each sandbox for each case
 tested:
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
 	  --durations 20 --durations-min 2 -m "$(CHOSEN)" $(PYTEST_ARGS)
-	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) || [ $$? -eq 5 ] # 5: none was selected
+	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) $$(grep -rl --include='test_*.py' mark.serial \
+	  tests plugins rlvr-* examples) || [ $$? -eq 5 ] # 5: none was selected
 
 linted: # beside the tests it takes half its time: it has one thread
 	$(BIN)/ruff check .
