@@ -123,7 +123,7 @@ def test_the_gap_is_that_to_the_same_teacher_on_this_machine(
     assert told[0] == pytest.approx(told[1], abs=1e-3)
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_a_teacher_that_dies_ends_the_run_and_it_resumes(
     rlvr: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str

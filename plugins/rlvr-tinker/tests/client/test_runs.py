@@ -270,7 +270,7 @@ def cvdp_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield server
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("algorithm", "more"),
     [
