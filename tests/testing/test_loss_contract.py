@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,11 +10,11 @@ import pytest
 
 from rlvr import Datum, Loss, Needs
 from rlvr.testing import LossContract
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
 torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 
 class RightLoss(Loss):
@@ -68,40 +68,48 @@ class RightLoss(Loss):
         return float((weights * ratio).detach().sum())
 
 
+@breaks("tokens_outside_the_mask_do_not_count")
 class IgnoresMask(RightLoss):
     def select(self, x: Any, mask: Any) -> Any:
         return x
 
 
+@breaks("is_a_weighted_sum")
 class NormalisesItself(RightLoss):
     def weights(self, datum: Datum) -> Any:
         return datum.mask / datum.mask.sum()
 
 
+@breaks("stays_finite_at_extreme_logprobs")
 class Overflows(RightLoss):
     def ratio(self, gap: Any) -> Any:
         return gap.exp()
 
 
+@breaks("reads_only_what_it_declares")
 class ReadsTheTeacherToo(RightLoss):
     def reference(self, datum: Datum) -> Any:
         return datum.annotations.get("teacher", datum.annotations["reference"])
 
 
+@breaks("reads_only_what_it_declares")
 class ReadsUndeclared(RightLoss):
     needs = Needs()
 
 
+@breaks("on_policy_gradient_is_reinforce")
 class WrongSign(RightLoss):
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return -ratio * advantages
 
 
+@breaks("zero_advantages_give_no_policy_gradient")
 class RewardsConfidence(RightLoss):
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return ratio * advantages + 0.01 * x
 
 
+@breaks("on_policy_gradient_is_reinforce")
 class ForgetsTheRatio(RightLoss):
     """Cuts the gradient on policy: the ratio is a constant."""
 
@@ -109,6 +117,7 @@ class ForgetsTheRatio(RightLoss):
         return ratio.detach() * advantages + 0 * x
 
 
+@breaks("micro_batches_add_up")
 class AveragesOverData(RightLoss):
     """Divides by the number of data it happens to see."""
 
@@ -122,20 +131,24 @@ class AveragesOverData(RightLoss):
         return loss, {name: value / len(data) for name, value in metrics.items()}
 
 
+@breaks("is_a_weighted_sum")
 class IgnoresWeightsInMetrics(RightLoss):
     def mean(self, weights: Any, ratio: Any) -> float:
         return float(ratio.detach().mean())
 
 
+@breaks("gives_a_finite_scalar_and_plain_metrics")
 class GivesTensors(RightLoss):
     def mean(self, weights: Any, ratio: Any) -> Any:
         return (weights * ratio).sum().detach()
 
 
+@breaks("needs_are_declared")
 class NeedsAList(RightLoss):
     needs = ["reference"]  # type: ignore[assignment] # noqa: RUF012  # both are the fault
 
 
+@breaks("keeps_nothing_between_calls")
 class CountsCalls(RightLoss):
     """Decays with every call."""
 
@@ -147,6 +160,7 @@ class CountsCalls(RightLoss):
         return ratio * advantages / self._calls
 
 
+@breaks("keeps_nothing_between_calls")
 class WritesIntoItsInput(RightLoss):
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return ratio * advantages
@@ -163,6 +177,7 @@ class WritesIntoItsInput(RightLoss):
         return answer
 
 
+@breaks("order_of_data_does_not_matter")
 class LooksAtTheFirstDatum(RightLoss):
     """A baseline that depends on the order of the data."""
 
@@ -204,11 +219,13 @@ class WithValue(RightLoss):
         return x[mask]
 
 
+@breaks("uses_every_output_it_asks_for")
 class IgnoresItsOutput(WithValue):
     def own(self, x: Any, mask: Any) -> Any:
         return x[mask].detach()
 
 
+@breaks("uses_every_output_it_asks_for")
 class DoesWithoutItsOutput(WithValue):
     def __call__(
         self,
@@ -219,6 +236,7 @@ class DoesWithoutItsOutput(WithValue):
         return super().__call__(data, logprobs, {"value": outputs.get("value", logprobs)})
 
 
+@breaks("tokens_outside_the_mask_do_not_count")
 class LetsOutputsLeak(WithValue):
     """Multiplies by the mask instead of selecting: NaN times zero is NaN."""
 
@@ -241,6 +259,7 @@ class Adapts(RightLoss):
         return ["far"] if metrics.get("kl/reference", 0.0) > 0.1 else []
 
 
+@breaks("what_adapts_is_kept_in_the_memory")
 class WritesIntoItsMemory(Adapts):
     def adapted(
         self, memory: Mapping[str, float], metrics: Mapping[str, float]
@@ -249,6 +268,7 @@ class WritesIntoItsMemory(Adapts):
         return memory
 
 
+@breaks("what_adapts_is_kept_in_the_memory")
 class RemembersTensors(Adapts):
     def adapted(
         self, memory: Mapping[str, float], metrics: Mapping[str, float]
@@ -256,11 +276,13 @@ class RemembersTensors(Adapts):
         return {"coef": torch.ones(())}  # type: ignore[dict-item]  # the fault
 
 
+@breaks("what_adapts_is_kept_in_the_memory")
 class RecallsAnotherPart(Adapts):
     def with_memory(self, memory: Mapping[str, float]) -> Any:
         return RightLoss()
 
 
+@breaks("an_empty_memory_changes_nothing")
 class StartsElsewhere(Adapts):
     """Forgets its options when it recalls an empty memory."""
 
@@ -276,11 +298,13 @@ class StartsElsewhere(Adapts):
         return type(self)(memory.get("coef", 0.0))
 
 
+@breaks("warnings_are_sentences")
 class CriesWolf(Adapts):
     def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
         return ["something may be wrong"]
 
 
+@breaks("reads_the_samplers_logprobs_if_it_says_so")
 class ClaimsARatio(RightLoss):
     """It reads no logprobs of the sampler, and does not say so."""
 
@@ -288,87 +312,49 @@ class ClaimsARatio(RightLoss):
         return advantages * x
 
 
+@breaks("weighs_the_tokens_of_all_data")
 class WeighsMoreThanOne(RightLoss):
     def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         return [attrs.evolve(d, weights=2 * d.weights) for d in data]
 
 
+@breaks("does_without_what_it_does_not_ask_for")
 class DeniesItsRatio(RightLoss):
     importance_weighted = False
 
 
+@breaks("does_without_what_it_does_not_ask_for")
 class DeniesItsLogprobs(WithValue):
     needs = Needs(annotations={"reference"}, outputs={"value"}, logprobs=False)
 
 
+@breaks("says_what_it_needs")
 class ReadsNothing(RightLoss):
     needs = Needs(annotations={"reference"}, logprobs=False)
 
 
+@breaks("weighs_the_tokens_of_all_data")
 class DropsDataOfAnUpdate(RightLoss):
     def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         return list(data[1:])
 
 
+@breaks("names_a_builtin_form_or_none")
 class IsNamedByAText(RightLoss):
     def builtin_form(self) -> Any:
         return "importance_sampling"
 
 
-def contract_of(loss: type) -> type[LossContract]:
-    """The contract on that loss."""
-
-    class Case(LossContract):
-        def make_loss(self) -> Any:
-            return loss()
-
-    return Case
-
-
 @pytest.mark.parametrize("loss", [RightLoss, WithValue, Adapts])
 def test_a_right_loss_holds_every_promise(loss: type, broken: Broken) -> None:
     """The kit raises no false alarm."""
-    assert broken(contract_of(loss)) == set()
+    assert broken(LossContract, make_loss=loss) == set()
 
 
-@pytest.mark.parametrize(
-    ("loss", "promise"),
-    [
-        (IgnoresMask, "tokens_outside_the_mask_do_not_count"),
-        (NormalisesItself, "is_a_weighted_sum"),
-        (Overflows, "stays_finite_at_extreme_logprobs"),
-        (ReadsTheTeacherToo, "reads_only_what_it_declares"),
-        (ReadsUndeclared, "reads_only_what_it_declares"),
-        (WrongSign, "on_policy_gradient_is_reinforce"),
-        (RewardsConfidence, "zero_advantages_give_no_policy_gradient"),
-        (ForgetsTheRatio, "on_policy_gradient_is_reinforce"),
-        (IgnoresWeightsInMetrics, "is_a_weighted_sum"),
-        (AveragesOverData, "micro_batches_add_up"),
-        (GivesTensors, "gives_a_finite_scalar_and_plain_metrics"),
-        (NeedsAList, "needs_are_declared"),
-        (CountsCalls, "keeps_nothing_between_calls"),
-        (WritesIntoItsInput, "keeps_nothing_between_calls"),
-        (LooksAtTheFirstDatum, "order_of_data_does_not_matter"),
-        (IgnoresItsOutput, "uses_every_output_it_asks_for"),
-        (DoesWithoutItsOutput, "uses_every_output_it_asks_for"),
-        (LetsOutputsLeak, "tokens_outside_the_mask_do_not_count"),
-        (WritesIntoItsMemory, "what_adapts_is_kept_in_the_memory"),
-        (RemembersTensors, "what_adapts_is_kept_in_the_memory"),
-        (RecallsAnotherPart, "what_adapts_is_kept_in_the_memory"),
-        (StartsElsewhere, "an_empty_memory_changes_nothing"),
-        (CriesWolf, "warnings_are_sentences"),
-        (ClaimsARatio, "reads_the_samplers_logprobs_if_it_says_so"),
-        (WeighsMoreThanOne, "weighs_the_tokens_of_all_data"),
-        (DeniesItsRatio, "does_without_what_it_does_not_ask_for"),
-        (DeniesItsLogprobs, "does_without_what_it_does_not_ask_for"),
-        (ReadsNothing, "says_what_it_needs"),
-        (DropsDataOfAnUpdate, "weighs_the_tokens_of_all_data"),
-        (IsNamedByAText, "names_a_builtin_form_or_none"),
-    ],
-)
+@pytest.mark.parametrize(("loss", "promise"), breaks.cases)
 def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(contract_of(loss))
+    assert promise in broken(LossContract, make_loss=loss)
 
 
 def test_pure_distillation_may_ignore_advantages(broken: Broken) -> None:
@@ -383,8 +369,8 @@ def test_pure_distillation_may_ignore_advantages(broken: Broken) -> None:
     class SaysSo(NoCredit):
         is_policy_gradient = False
 
-    assert broken(contract_of(SaysSo)) == set()
-    assert broken(contract_of(NoCredit)) == {
+    assert broken(LossContract, make_loss=SaysSo) == set()
+    assert broken(LossContract, make_loss=NoCredit) == {
         "on_policy_gradient_is_reinforce",
         "zero_advantages_give_no_policy_gradient",
     }

@@ -15,9 +15,9 @@ from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.references import ReferenceSampler
 from rlvr.rollouts.rollout import rollout
 from rlvr.testing import SamplerContract
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 
 class Changed(GroupSampler):
@@ -41,6 +41,7 @@ def with_segments(trajectory: Trajectory, change: Callable[[Segment], Segment]) 
     )
 
 
+@breaks("tokens_and_logprobs_are_those_drawn")
 class TokenisesAgain(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         def again(segment: Segment) -> Segment:
@@ -50,6 +51,7 @@ class TokenisesAgain(Changed):
         return with_segments(trajectory, again)
 
 
+@breaks("tokens_and_logprobs_are_those_drawn")
 class InventsLogprobs(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return with_segments(
@@ -57,10 +59,12 @@ class InventsLogprobs(Changed):
         )
 
 
+@breaks("it_draws_as_it_declares")
 class SaysItDrawsNothing(GroupSampler):
     draws_from_policy = False
 
 
+@breaks("it_draws_as_it_declares")
 class MakesUpReferences(ReferenceSampler):
     """Nothing is asked of the policy, and the text has logprobs all the same."""
 
@@ -76,6 +80,7 @@ class MakesUpReferences(ReferenceSampler):
             )
 
 
+@breaks("several_turns_keep_who_wrote_what")
 class TrainsOnTheEnvironment(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         segments = [
@@ -87,36 +92,43 @@ class TrainsOnTheEnvironment(Changed):
         return attrs.evolve(trajectory, segments=segments)
 
 
+@breaks("prompt_comes_first_and_is_not_the_policys")
 class ForgetsThePrompt(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, segments=trajectory.segments[1:])
 
 
+@breaks("records_who_sampled_and_how")
 class ForgetsWhoSampled(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, policy_version=0)
 
 
+@breaks("seeds_differ_and_repeat")
 class SameSeeds(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, seed=1)
 
 
+@breaks("truncated_completions_say_so")
 class NeverTruncates(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, finish="stop")
 
 
+@breaks("group_size_and_order")
 class Unplaced(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, index=0)
 
 
+@breaks("group_size_and_order")
 class OfAnother(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, problem_id="another")
 
 
+@breaks("group_size_and_order")
 class OneTooFew(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -126,6 +138,7 @@ class OneTooFew(GroupSampler):
             yield trajectory
 
 
+@breaks("seeds_differ_and_repeat")
 class IgnoresTheSeed(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -135,6 +148,7 @@ class IgnoresTheSeed(GroupSampler):
             yield trajectory
 
 
+@breaks("one_failure_does_not_sink_a_group")
 class Sinks(GroupSampler):
     """Gives nothing where a rollout failed."""
 
@@ -146,6 +160,7 @@ class Sinks(GroupSampler):
             yield trajectory
 
 
+@breaks("trajectories_come_as_they_end")
 class WaitsForAll(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -154,6 +169,7 @@ class WaitsForAll(GroupSampler):
             yield trajectory
 
 
+@breaks("nothing_is_left_running")
 class LeavesThemRunning(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -166,6 +182,7 @@ class LeavesThemRunning(GroupSampler):
             yield await ended
 
 
+@breaks("group_size_and_order")
 class Lists(GroupSampler):
     """As samplers were in the first edition."""
 
@@ -173,41 +190,10 @@ class Lists(GroupSampler):
         return [t async for t in super().sample(*asked)]
 
 
-def contract_of(sampler: type) -> type[SamplerContract]:
-    """The contract on that sampler."""
-
-    class Case(SamplerContract):
-        def make_sampler(self) -> Any:
-            return sampler()
-
-    return Case
-
-
-@pytest.mark.parametrize(
-    ("sampler", "promise"),
-    [
-        (Unplaced, "group_size_and_order"),
-        (OfAnother, "group_size_and_order"),
-        (Lists, "group_size_and_order"),
-        (OneTooFew, "group_size_and_order"),
-        (TokenisesAgain, "tokens_and_logprobs_are_those_drawn"),
-        (InventsLogprobs, "tokens_and_logprobs_are_those_drawn"),
-        (TrainsOnTheEnvironment, "several_turns_keep_who_wrote_what"),
-        (SaysItDrawsNothing, "it_draws_as_it_declares"),
-        (MakesUpReferences, "it_draws_as_it_declares"),
-        (ForgetsThePrompt, "prompt_comes_first_and_is_not_the_policys"),
-        (ForgetsWhoSampled, "records_who_sampled_and_how"),
-        (SameSeeds, "seeds_differ_and_repeat"),
-        (IgnoresTheSeed, "seeds_differ_and_repeat"),
-        (NeverTruncates, "truncated_completions_say_so"),
-        (Sinks, "one_failure_does_not_sink_a_group"),
-        (WaitsForAll, "trajectories_come_as_they_end"),
-        (LeavesThemRunning, "nothing_is_left_running"),
-    ],
-)
+@pytest.mark.parametrize(("sampler", "promise"), breaks.cases)
 def test_faults_are_found(
     sampler: type, promise: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each planted fault fails the test whose promise it breaks; the kit waits shortly for it."""
     monkeypatch.setattr("rlvr.testing.sampler._PATIENCE_S", 0.5)
-    assert promise in broken(contract_of(sampler))
+    assert promise in broken(SamplerContract, make_sampler=sampler)
