@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 import torch
@@ -61,6 +62,21 @@ def make_datum(tokenizer: BytePairTokenizer) -> Callable[..., Datum]:
     return make
 
 
+@pytest.fixture
+def make_group(make_datum: Callable[..., Datum]) -> Callable[..., list[Datum]]:
+    """Data that share a prompt of `prompt` tokens; a length counts the prompt."""
+
+    def make(prompt: int, lengths: list[int], seed: int, **changes: object) -> list[Datum]:
+        found: list[Datum] = []
+        for i, length in enumerate(lengths, start=100 * seed):
+            own = make_datum(prompt, length, i, **changes)
+            lead = (found or [own])[0].tokens[:prompt]
+            found.append(attrs.evolve(own, tokens=[*lead, *own.tokens[prompt:]]))
+        return found
+
+    return make
+
+
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -84,26 +100,6 @@ def hf_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     theirs.chat_template = CHATML
     theirs.save_pretrained(directory)
     return directory
-
-
-HF_FAMILIES = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "gpt_oss",
-    "glm4",
-    "mixtral",
-    "qwen3_moe",
-    "qwen3_next",
-    "qwen3_5_text",
-    "qwen3_5_moe_text",
-    "olmo_hybrid",
-    "gpt2",
-)
 
 
 @pytest.fixture(scope="session")
