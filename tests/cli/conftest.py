@@ -11,6 +11,9 @@ from typing import Protocol
 import pytest
 from rlvr_process import run_rlvr
 
+from rlvr.cli.main import main
+from tests.conftest import PluginSite
+
 Done = subprocess.CompletedProcess[str]
 
 
@@ -39,3 +42,28 @@ def rlvr(tmp_path: Path) -> Callable[..., Done]:
 def rlvr_in() -> CallIn:
     """The same in a folder of one's choice: for what several tests of a file look at."""
     return _call_in
+
+
+@pytest.fixture
+def rlvr_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Call `rlvr` in `tmp_path`, in this process; gives back its code and what it said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+
+    def call(*words: str) -> tuple[int, str, str]:
+        code = main(list(words))
+        return code, *capfd.readouterr()
+
+    return call
+
+
+@pytest.fixture
+def site_here(
+    importable_site: PluginSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> PluginSite:
+    """A site on the import path of this process, which is in its empty folder to run in."""
+    monkeypatch.chdir(importable_site.home)
+    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    return importable_site

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import attrs
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rlvr import Datum
 from rlvr_torch.models.bpe import BytePairTokenizer
@@ -75,6 +77,45 @@ def make_group(make_datum: Callable[..., Datum]) -> Callable[..., list[Datum]]:
         return found
 
     return make
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """(rows, tokens) of each pass of our GPT-2."""
+    seen: list[tuple[int, ...]] = []
+    plain = GPT2.hidden
+
+    def counting(self: GPT2, tokens: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        seen.append(tuple(tokens.shape))
+        return plain(self, tokens, *args, **kwargs)
+
+    monkeypatch.setattr(GPT2, "hidden", counting)
+    return seen
+
+
+class Sizes(TorchDispatchMode):
+    """Notes the elements of the largest tensor that any operation makes."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, (tuple, list)) else [made]:
+            if isinstance(one, torch.Tensor):
+                self.largest = max(self.largest, one.numel())
+        return made
+
+
+@pytest.fixture
+def largest() -> Callable[..., int]:
+    """A function: the elements of the largest tensor that a call makes."""
+
+    def measured(call: Callable[..., object], *given: object) -> int:
+        with Sizes() as sizes:
+            call(*given)
+        return sizes.largest
+
+    return measured
 
 
 CHATML = (
