@@ -67,3 +67,18 @@ def site_here(
     monkeypatch.chdir(importable_site.home)
     monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
     return importable_site
+
+
+def toy_with_presets(**presets: dict[str, object]) -> str:
+    """A plugin whose task `brief` is the toy with these presets."""
+    return f"""
+        from rlvr import TaskSpec, hookimpl
+
+        RLVR_API = 1
+
+        @hookimpl
+        def rlvr_tasks():
+            yield TaskSpec(
+                name="brief", target="rlvr.builtin.toy:ToyTask", reward="toy", presets={presets!r}
+            )
+    """

@@ -77,9 +77,7 @@ def test_the_best_checkpoint_is_named(rlvr_here: Call, tmp_path: Path) -> None:
     """At the end of a run and by `rlvr runs show`, as text and as JSON."""
     words = ("run", "--plugin", "toy", "--algo", "grpo", "torch.threads=1", *SMALL, "--steps", "3")
     kept = ("eval.samples=1", "eval.every=1", "checkpoint.keep=1", "--out", "r")
-    code, out, err = rlvr_here(
-        *words, *kept, "train.lr=1e-9"
-    )  # learns nothing: first is best
+    code, out, err = rlvr_here(*words, *kept, "train.lr=1e-9")  # learns nothing: first is best
     assert code == 0, err
     assert "best       step 1 (pass@1 " in out
     assert "r/checkpoints/step-000001" in out

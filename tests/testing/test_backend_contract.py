@@ -19,6 +19,15 @@ from tests.testing.conftest import Broken, Faults
 breaks = Faults()
 
 
+class Gives(TinyBackend):
+    """A backend whose policies are of another kind."""
+
+    kind: type[TinyPolicy]
+
+    async def policy(self) -> Policy:
+        return self.kind(self._logits.copy(), self._version, self.tokenizer)
+
+
 @breaks("sampler_and_trainer_agree")
 class IgnoresTemperature(TinyBackend):
     async def logprobs(self, data: Sequence[Datum], which: str) -> list[FloatArray]:
@@ -113,14 +122,6 @@ class PadsBadly(TinyBackend):
         return [row - np.float32(0.01) * (longest - len(row)) for row in rows]
 
 
-@breaks("equal_requests_give_equal_completions")
-class SharedRandomness(TinyBackend):
-    """Draws depend on the place of a request in its batch."""
-
-    async def policy(self) -> Policy:
-        return _Shared(self._logits.copy(), self._version, self.tokenizer)  # type: ignore[arg-type]
-
-
 class _Shared(TinyPolicy):
     async def generate(self, requests: Sequence[GenerateRequest]) -> list[Completion]:
         return await super().generate(
@@ -128,10 +129,11 @@ class _Shared(TinyPolicy):
         )
 
 
-@breaks("completions_keep_their_limits")
-class TalksTooLong(TinyBackend):
-    async def policy(self) -> Policy:
-        return _Long(self._logits.copy(), self._version, self.tokenizer)  # type: ignore[arg-type]
+@breaks("equal_requests_give_equal_completions")
+class SharedRandomness(Gives):
+    """Draws depend on the place of a request in its batch."""
+
+    kind = _Shared
 
 
 class _Long(TinyPolicy):
@@ -139,6 +141,11 @@ class _Long(TinyPolicy):
         return await super().generate(
             [attrs.evolve(r, params=attrs.evolve(r.params, max_tokens=40)) for r in requests]
         )
+
+
+@breaks("completions_keep_their_limits")
+class TalksTooLong(Gives):
+    kind = _Long
 
 
 @breaks("outputs_are_given_or_refused")
@@ -223,9 +230,8 @@ class Refusing(TinyPolicy):
 
 
 @breaks("an_old_policy_is_a_snapshot_or_refuses")
-class SaysItIsStrict(TinyBackend):
-    async def policy(self) -> Policy:
-        return Refusing(self._logits.copy(), self._version, self.tokenizer)
+class SaysItIsStrict(Gives):
+    kind = Refusing
 
 
 class Exporting(TinyPolicy):
@@ -235,9 +241,8 @@ class Exporting(TinyPolicy):
 
 
 @breaks("it_can_do_what_it_says")
-class SaysItExports(TinyBackend):
-    async def policy(self) -> Policy:
-        return Exporting(self._logits.copy(), self._version, self.tokenizer)
+class SaysItExports(Gives):
+    kind = Exporting
 
 
 class Crowded(TinyPolicy):
@@ -250,19 +255,18 @@ class Crowded(TinyPolicy):
 
 
 @breaks("what_is_drawn_beside_it_changes_no_bit")
-class SaysItIsInvariant(TinyBackend):
-    async def policy(self) -> Policy:
-        return Crowded(self._logits.copy(), self._version, self.tokenizer)
+class SaysItIsInvariant(Gives):
+    kind = Crowded
+
+
+class Empty(Exporting):
+    async def export_weights(self, directory: Path) -> None:
+        """Write nothing."""
 
 
 @breaks("exported_weights_are_written_or_refused")
-class LeavesNothing(TinyBackend):
-    async def policy(self) -> Policy:
-        class Empty(Exporting):
-            async def export_weights(self, directory: Path) -> None:
-                """Write nothing."""
-
-        return Empty(self._logits.copy(), self._version, self.tokenizer)
+class LeavesNothing(Gives):
+    kind = Empty
 
 
 class Spelling(CharTokenizer):

@@ -15,6 +15,8 @@ from tests.testing.conftest import Broken, Faults
 torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
 breaks = Faults()
+Figures = Mapping[str, float]
+Told = tuple[Any, dict[str, float]]
 
 
 class RightLoss(Loss):
@@ -27,7 +29,7 @@ class RightLoss(Loss):
         data: Sequence[Datum],
         logprobs: Sequence[Any],
         outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    ) -> Told:
         total, top, mean = torch.zeros((), dtype=logprobs[0].dtype), 0.0, 0.0
         for datum, x in zip(data, logprobs, strict=True):
             mask = torch.tensor(datum.mask)
@@ -121,12 +123,7 @@ class ForgetsTheRatio(RightLoss):
 class AveragesOverData(RightLoss):
     """Divides by the number of data it happens to see."""
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         loss, metrics = super().__call__(data, logprobs, outputs)
         return loss, {name: value / len(data) for name, value in metrics.items()}
 
@@ -165,12 +162,7 @@ class WritesIntoItsInput(RightLoss):
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return ratio * advantages
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         answer = super().__call__(data, logprobs, outputs)
         for x in logprobs:
             x.data.clamp_(min=-0.5)
@@ -181,12 +173,7 @@ class WritesIntoItsInput(RightLoss):
 class LooksAtTheFirstDatum(RightLoss):
     """A baseline that depends on the order of the data."""
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         self._first = float(data[0].advantages.max())
         return super().__call__(data, logprobs, outputs)
 
@@ -199,12 +186,7 @@ class WithValue(RightLoss):
 
     needs = Needs(annotations={"reference"}, outputs={"value"})
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         total, metrics = super().__call__(data, logprobs, outputs)
         for datum, x in zip(data, self.values(outputs), strict=True):
             mask = torch.tensor(datum.mask)
@@ -227,12 +209,7 @@ class IgnoresItsOutput(WithValue):
 
 @breaks("uses_every_output_it_asks_for")
 class DoesWithoutItsOutput(WithValue):
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         return super().__call__(data, logprobs, {"value": outputs.get("value", logprobs)})
 
 
@@ -247,38 +224,32 @@ class LetsOutputsLeak(WithValue):
 class Adapts(RightLoss):
     """Keeps a weight that grows with the KL."""
 
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         return {"coef": memory.get("coef", 1.0) + metrics.get("kl/reference", 0.0)}
 
-    def with_memory(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Figures) -> Any:
         return type(self)()
 
-    def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
+    def warnings(self, metrics: Figures) -> Iterable[str]:
         return ["far"] if metrics.get("kl/reference", 0.0) > 0.1 else []
 
 
 @breaks("what_adapts_is_kept_in_the_memory")
 class WritesIntoItsMemory(Adapts):
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         memory["coef"] = 2.0  # type: ignore[index]  # the fault
         return memory
 
 
 @breaks("what_adapts_is_kept_in_the_memory")
 class RemembersTensors(Adapts):
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         return {"coef": torch.ones(())}  # type: ignore[dict-item]  # the fault
 
 
 @breaks("what_adapts_is_kept_in_the_memory")
 class RecallsAnotherPart(Adapts):
-    def with_memory(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Figures) -> Any:
         return RightLoss()
 
 
@@ -289,18 +260,16 @@ class StartsElsewhere(Adapts):
     def __init__(self, step: float = 1.0) -> None:
         self._step = step
 
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         return {"coef": self._step}
 
-    def with_memory(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Figures) -> Any:
         return type(self)(memory.get("coef", 0.0))
 
 
 @breaks("warnings_are_sentences")
 class CriesWolf(Adapts):
-    def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
+    def warnings(self, metrics: Figures) -> Iterable[str]:
         return ["something may be wrong"]
 
 

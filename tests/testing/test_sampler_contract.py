@@ -26,8 +26,11 @@ class Changed(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
     ) -> AsyncGenerator[Trajectory]:
-        async for trajectory in super().sample(policy, task, problem, params):
+        async for trajectory in super().sample(policy, task, problem, self.asked(params)):
             yield self.change(trajectory, policy)
+
+    def asked(self, params: SamplingParams) -> SamplingParams:
+        return params
 
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return trajectory
@@ -38,6 +41,13 @@ def with_segments(trajectory: Trajectory, change: Callable[[Segment], Segment]) 
     return attrs.evolve(
         trajectory,
         segments=tuple(change(s) if s.author == "policy" else s for s in trajectory.segments),
+    )
+
+
+def with_logprobs(trajectory: Trajectory) -> Trajectory:
+    """The trajectory with made-up logprobs of the policy's tokens."""
+    return with_segments(
+        trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
     )
 
 
@@ -54,9 +64,7 @@ class TokenisesAgain(Changed):
 @breaks("tokens_and_logprobs_are_those_drawn")
 class InventsLogprobs(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
-        return with_segments(
-            trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
-        )
+        return with_logprobs(trajectory)
 
 
 @breaks("it_draws_as_it_declares")
@@ -71,13 +79,9 @@ class MakesUpReferences(ReferenceSampler):
     def __init__(self) -> None:
         super().__init__(None, BuildContext())
 
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        async for trajectory in super().sample(policy, task, problem, params):
-            yield with_segments(
-                trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
-            )
+    async def sample(self, *asked: Any) -> AsyncGenerator[Trajectory]:
+        async for trajectory in super().sample(*asked):
+            yield with_logprobs(trajectory)
 
 
 @breaks("several_turns_keep_who_wrote_what")
@@ -129,43 +133,31 @@ class OfAnother(Changed):
 
 
 @breaks("group_size_and_order")
-class OneTooFew(GroupSampler):
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        fewer = attrs.evolve(params, group_size=params.group_size - 1)
-        async for trajectory in super().sample(policy, task, problem, fewer):
-            yield trajectory
+class OneTooFew(Changed):
+    def asked(self, params: SamplingParams) -> SamplingParams:
+        return attrs.evolve(params, group_size=params.group_size - 1)
 
 
 @breaks("seeds_differ_and_repeat")
-class IgnoresTheSeed(GroupSampler):
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        same = attrs.evolve(params, seed=0)
-        async for trajectory in super().sample(policy, task, problem, same):
-            yield trajectory
+class IgnoresTheSeed(Changed):
+    def asked(self, params: SamplingParams) -> SamplingParams:
+        return attrs.evolve(params, seed=0)
 
 
 @breaks("one_failure_does_not_sink_a_group")
 class Sinks(GroupSampler):
     """Gives nothing where a rollout failed."""
 
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        found = [t async for t in super().sample(policy, task, problem, params)]
+    async def sample(self, *asked: Any) -> AsyncGenerator[Trajectory]:
+        found = [t async for t in super().sample(*asked)]
         for trajectory in found if all(t.finish != "error" for t in found) else []:
             yield trajectory
 
 
 @breaks("trajectories_come_as_they_end")
 class WaitsForAll(GroupSampler):
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        for trajectory in [t async for t in super().sample(policy, task, problem, params)]:
+    async def sample(self, *asked: Any) -> AsyncGenerator[Trajectory]:
+        for trajectory in [t async for t in super().sample(*asked)]:
             yield trajectory
 
 

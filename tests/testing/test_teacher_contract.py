@@ -41,9 +41,11 @@ class Tiny(TinyTeacher):
     """The fake teacher with one thing wrong; it reads few tokens, which the test is quick at."""
 
     context_length = 64
+    declares: ClassVar[dict[str, bool]] = {}
 
     def __init__(self) -> None:
         super().__init__(TinyBackend(seed=7))
+        self.capabilities = attrs.evolve(self.capabilities, **self.declares)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         found = await super().logprobs([self.seen(d) for d in data])
@@ -233,9 +235,7 @@ class DeclaresNothing(Tiny):
 
 @breaks(STATES)
 class DeclaresStates(Tiny):
-    def __init__(self) -> None:
-        super().__init__()
-        self.capabilities = attrs.evolve(self.capabilities, has_states=True)
+    declares: ClassVar[dict[str, bool]] = {"has_states": True}
 
 
 @breaks(CAN)
@@ -247,9 +247,7 @@ class HidesItsStates(TinyRevealer):
 
 @breaks(CAN)
 class DeclaresThatItReads(Tiny):
-    def __init__(self) -> None:
-        super().__init__()
-        self.capabilities = attrs.evolve(self.capabilities, reads_data=True)
+    declares: ClassVar[dict[str, bool]] = {"reads_data": True}
 
 
 class Reads(DeclaresThatItReads):
@@ -263,9 +261,7 @@ class Reads(DeclaresThatItReads):
 
 @breaks(CAN)
 class ReadsAndDeclaresNothing(Reads):
-    def __init__(self) -> None:
-        super().__init__()
-        self.capabilities = attrs.evolve(self.capabilities, reads_data=False)
+    declares: ClassVar[dict[str, bool]] = {"reads_data": False}
 
 
 @breaks(WHOLE)
