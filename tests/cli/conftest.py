@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,6 +43,23 @@ def rlvr(tmp_path: Path) -> Callable[..., Done]:
 def rlvr_in() -> CallIn:
     """The same in a folder of one's choice: for what several tests of a file look at."""
     return _call_in
+
+
+@pytest.fixture(scope="session")
+def one_step(rlvr_in: CallIn, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of one step."""
+    for name in ("rlvr_torch", "rlvr_algos"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    folder = tmp_path_factory.mktemp("one")
+    done = rlvr_in(folder)("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
+    assert done.returncode == 0, done.stderr
+    return folder / "r"
+
+
+@pytest.fixture
+def begun(one_step: Path, tmp_path: Path) -> Path:
+    """`r` in this test's folder: a run of one step."""
+    return Path(shutil.copytree(one_step, tmp_path / "r"))
 
 
 @pytest.fixture
