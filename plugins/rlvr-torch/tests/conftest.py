@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr import Datum
+from rlvr import Datum, GenerateRequest, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 
@@ -79,6 +80,39 @@ def make_group(make_datum: Callable[..., Datum]) -> Callable[..., list[Datum]]:
     return make
 
 
+class NoEnd(CharTokenizer):
+    """A tokenizer without an end: each completion has as many tokens as it asked for."""
+
+    eos_id = -1
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return " ".join(map(str, tokens))
+
+
+def requests_of(
+    count: int, seed: int = 0, prompts: int = 3, *, longest: int = 40, most: int = 30, **params: Any
+) -> list[GenerateRequest]:
+    """So many requests for prompts of few tokens, with all kinds of settings."""
+    rng = np.random.default_rng(seed)
+    texts = [rng.integers(1, 60, int(rng.integers(1, longest))) for _ in range(prompts)]
+    return [
+        GenerateRequest(
+            prompt=texts[i % prompts],
+            params=SamplingParams(
+                **{
+                    "max_tokens": int(rng.integers(1, most)),
+                    "temperature": float(rng.choice([0.0, 0.7, 1.0, 1.0])),
+                    "top_k": int(rng.choice([0, 0, 5, 150])),
+                    "top_p": float(rng.choice([1.0, 0.9])),
+                    **params,
+                }
+            ),
+            seed=1000 * seed + i,
+        )
+        for i in range(count)
+    ]
+
+
 @pytest.fixture
 def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """(rows, tokens) of each pass of our GPT-2."""
@@ -143,6 +177,21 @@ def hf_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+TINY: dict[str, object] = {
+    "vocab_size": 304,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 48,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": None,
+}
+"""The shape of tiny models of transformers."""
+
+
 @pytest.fixture(scope="session")
 def make_hf(
     hf_tokenizer_dir: Path, tmp_path_factory: pytest.TempPathFactory
@@ -156,17 +205,8 @@ def make_hf(
         if family in made:
             return made[family]
         shape: dict[str, object] = {
-            "vocab_size": 304,
-            "hidden_size": 32,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 16,
-            "intermediate_size": 48,
+            **TINY,
             "max_position_embeddings": 96,
-            "bos_token_id": None,
-            "eos_token_id": 0,
-            "pad_token_id": None,
             "attention_dropout": 0.3,
         }
         windows: dict[str, object] = {

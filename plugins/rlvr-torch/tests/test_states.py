@@ -10,7 +10,6 @@ import torch
 from structlog.testing import capture_logs
 
 from rlvr import BackendError, GenerateRequest, SamplingParams
-from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
@@ -20,6 +19,8 @@ from rlvr_torch.training.activation_checkpointing import checkpoint_layers
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.packed_states import PackedStates
 from rlvr_torch.training.packing.prefix_packing import supervised_hidden
+
+from .conftest import TINY, NoEnd
 
 transformers = pytest.importorskip("transformers")
 
@@ -53,30 +54,12 @@ CASES = {
 }
 
 
-class NoEnd(CharTokenizer):
-    """A tokenizer without an end: each completion has as many tokens as it asked for."""
-
-    eos_id = -1
-
-    def decode(self, tokens):
-        return str(tokens)
-
-
 def made(case):
     """A net, and a copy of its model from before it was one."""
     kind, changes = CASES[case]
     shape = {
-        "vocab_size": 304,
-        "hidden_size": 32,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "intermediate_size": 48,
+        **TINY,
         "max_position_embeddings": 256,
-        "bos_token_id": None,
-        "eos_token_id": 0,
-        "pad_token_id": None,
         "layer_types": [LINEAR, LINEAR, FULL],
         "linear_num_value_heads": 4,
         "linear_num_key_heads": 2,
