@@ -64,6 +64,23 @@ def test_runner():
     )
     runner.test(hdl_toplevel=os.getenv("TOPLEVEL"), test_module=os.getenv("MODULE"))
 """
+
+
+def every_value(count: int) -> str:
+    """A test of cocotb: `inc` at each value of a number that has so many."""
+    return f"""\
+import cocotb
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def every_value(dut):
+    for a in range({count}):
+        dut.a.value = a
+        await Timer(1, unit="ns")
+        assert int(dut.y.value) == (a + 1) % {count}
+"""
+
+
 TEST = """\
 import cocotb
 from cocotb.triggers import Timer
