@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import chess
@@ -26,18 +27,25 @@ def stockfish() -> Path:
         raise
 
 
-def positions(count: int, seed: int = 1) -> list[str]:
-    """FENs of random games, not over, none twice."""
-    rng = random.Random(seed)
-    found: dict[str, None] = {}
-    while len(found) < count:
+def random_games(rng: random.Random, plies: range) -> Iterator[chess.Board]:
+    """Boards after so many random moves, without end; none is over."""
+    while True:
         board = chess.Board()
-        for _ in range(rng.randrange(1, 80)):
+        for _ in range(rng.choice(plies)):
             if board.is_game_over():
                 break
             board.push(rng.choice(list(board.legal_moves)))
         if not board.is_game_over():
-            found[board.fen()] = None
+            yield board
+
+
+def positions(count: int, seed: int = 1) -> list[str]:
+    """FENs of random games, none twice."""
+    found: dict[str, None] = {}
+    for board in random_games(random.Random(seed), range(1, 80)):
+        found[board.fen()] = None
+        if len(found) == count:
+            break
     return list(found)
 
 

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
-import chess
 import pytest
+from engine_fixture import random_games
 
 from rlvr_chess.questions.grammar import (
     Profile,
@@ -22,18 +23,9 @@ ALPHABET = "abcdefgh12345678 .-#+/0wKQkqrnbpEBM:\n\t\r\x00\x85\xa0　٣３é"
 
 
 def positions(count: int) -> list[str]:
-    """Positions of random games in which both sides have five moves at least."""
-    rng = random.Random(11)
-    found = []
-    while len(found) < count:
-        board = chess.Board()
-        for _ in range(rng.randrange(8, 90)):
-            if board.is_game_over():
-                break
-            board.push(rng.choice(list(board.legal_moves)))
-        if not board.is_game_over() and board.legal_moves.count() > 5:
-            found.append(board.fen())
-    return found
+    """Positions of random games in which the side to move has six moves at least."""
+    games = random_games(random.Random(11), range(8, 90))
+    return [*islice((b.fen() for b in games if b.legal_moves.count() > 5), count)]
 
 
 def scored(fen: str) -> ActionValues:

@@ -19,10 +19,17 @@ from docker_fixture import sim_image as sim_image
 from rlvr import BuildContext, Problem, Reward, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.sandbox import Sandbox, open_sandbox
+from rlvr_cvdp.launch.service import RunSettings
+from rlvr_cvdp.sandbox import Limits, Sandbox, open_sandbox
 from rlvr_cvdp.task import CvdpTask
 from rlvr_cvdp.verify.reward import CvdpReward
 
+NEW_FILE = """\
+@@ -0,0 +1,3 @@
++module inc(input [7:0] a, output [7:0] y);
++  assign y = a + 1;
++endmodule
+"""
 COMPOSE = """\
 services:
   direct:
@@ -57,6 +64,23 @@ def test_runner():
     )
     runner.test(hdl_toplevel=os.getenv("TOPLEVEL"), test_module=os.getenv("MODULE"))
 """
+
+
+def every_value(count: int) -> str:
+    """A test of cocotb: `inc` at each value of a number that has so many."""
+    return f"""\
+import cocotb
+from cocotb.triggers import Timer
+
+@cocotb.test()
+async def every_value(dut):
+    for a in range({count}):
+        dut.a.value = a
+        await Timer(1, unit="ns")
+        assert int(dut.y.value) == (a + 1) % {count}
+"""
+
+
 TEST = """\
 import cocotb
 from cocotb.triggers import Timer
@@ -218,6 +242,20 @@ class Bench:
     def row(self, **changes: Any) -> dict[str, Any]:
         return make_row(**changes)
 
+    def agentic_row(self, **changes: Any) -> dict[str, Any]:
+        """The same problem in the agentic form, its solution a patch without a header."""
+        row = self.row()
+        return {
+            "id": "cvdp_agentic_inc_0001",
+            "categories": ["cid003", "easy"],
+            "system_message": "",
+            "prompt": row["input"]["prompt"],
+            "context": {},
+            "patch": {"rtl/inc.sv": NEW_FILE},
+            "harness": row["harness"]["files"],
+            **changes,
+        }
+
     def dataset(self, *rows: Mapping[str, Any] | str) -> Path:
         path = self.folder / DATASET
         lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
@@ -233,6 +271,12 @@ class Bench:
         found = list(task.problems("all"))
         assert found, task.unsupported()
         return found[0]
+
+    def settings(self, sandbox: Sandbox, record: Any, timeout_s: float = 20.0) -> RunSettings:
+        """How the record of a problem is launched in the sandbox."""
+        stack = sandbox.toolchain.stack_for(record)
+        limits = Limits.of(CvdpConfig(timeout_s=timeout_s))
+        return RunSettings(sandbox=sandbox, stack=stack, limits=limits)
 
     def reward(self, *, workers: int = 1, **options: Any) -> CvdpReward:
         settings = {"timeout_s": 20.0, "idle_s": 2.0, **self.place, **options}

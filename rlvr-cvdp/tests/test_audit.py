@@ -15,17 +15,9 @@ from rlvr.border.declared import overrides
 from rlvr.cli.main import main
 from rlvr_cvdp.audit.edits import edits
 
-ALL = """\
-import cocotb
-from cocotb.triggers import Timer
+from .conftest import every_value
 
-@cocotb.test()
-async def every_value(dut):
-    for a in range(256):
-        dut.a.value = a
-        await Timer(1, unit="ns")
-        assert int(dut.y.value) == (a + 1) % 256
-"""
+ALL = every_value(256)
 ONE = ALL.replace("range(256)", "[0, 1]")
 NONE = ALL.replace("== (a + 1) % 256", ">= 0")
 REDUNDANT = """\

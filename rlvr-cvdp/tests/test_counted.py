@@ -6,6 +6,8 @@ import pytest
 
 from rlvr.testing.tools import require_tool
 
+from .conftest import ENV as INC_ENV
+
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
 COMPOSE_MORE = """\
@@ -32,14 +34,7 @@ clean
 write_verilog -noattr /code/rundir/netlist.v
 """
 QUICK = SCRIPT.replace("techmap; opt\n", "").replace("synth -top led", "synth -top led -noabc")
-ENV = """\
-SIM             = icarus
-TOPLEVEL_LANG   = verilog
-VERILOG_SOURCES = /code/rtl/led.sv
-TOPLEVEL        = led
-MODULE          = test_led
-PYTHONPATH      = /src
-"""
+ENV = INC_ENV.replace("inc", "led")
 TEST = """\
 import random
 import cocotb

@@ -18,16 +18,12 @@ def lines(path):
 
 
 def agentic(bench):
-    row = bench.row()
-    return {
-        "id": "cvdp_agentic_inc_0002",
-        "categories": ["cid003", "easy"],
-        "system_message": "never sent",
-        "prompt": row["input"]["prompt"],
-        "context": {"docs/spec.md": "Adds one."},
-        "patch": {"rtl/inc.sv": "", "rtl/two.sv": ""},
-        "harness": row["harness"]["files"],
-    }
+    return bench.agentic_row(
+        id="cvdp_agentic_inc_0002",
+        system_message="never sent",
+        context={"docs/spec.md": "Adds one."},
+        patch={"rtl/inc.sv": "", "rtl/two.sv": ""},
+    )
 
 
 def test_export(bench, tmp_path, capsys):

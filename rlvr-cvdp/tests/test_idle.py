@@ -14,7 +14,6 @@ from rlvr import Problem, Reward, Trajectory, VerifierError
 from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.episodes.tools import Tools
-from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.sandbox.processes.watch import LimitMonitor
 from rlvr_cvdp.sandbox.records import Limits
 from rlvr_cvdp.verify.control import RIGHT, own_problem
@@ -289,11 +288,7 @@ def test_our_own_problem_is_judged_right_in_both_generations(bench, generation):
                 await verify(
                     problem,
                     {"rtl/inc.sv": text},
-                    RunSettings(
-                        sandbox=sandbox,
-                        stack=sandbox.toolchain.stack_for(problem),
-                        limits=Limits.of(CvdpConfig(timeout_s=60.0)),
-                    ),
+                    bench.settings(sandbox, problem, 60.0),
                     seeds=("1",),
                 )
                 for text in (RIGHT, RIGHT.replace("8'd1", "8'd2"))

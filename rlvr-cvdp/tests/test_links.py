@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from rlvr_cvdp.config import CvdpConfig
-from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.results.plain import is_plain, read_plain
-from rlvr_cvdp.sandbox import Limits, open_sandbox
+from rlvr_cvdp.sandbox import open_sandbox
 from rlvr_cvdp.sandbox.folders.tidy import clear
 from rlvr_cvdp.waves.record import record_waves
 
@@ -127,11 +126,7 @@ os.mkfifo("/code/rundir/rlvr_waves/2.failed.vcd")
         record_waves(
             problem,
             {"rtl/inc.sv": bench.right},
-            RunSettings(
-                sandbox=sandbox,
-                stack=sandbox.toolchain.stack_for(problem),
-                limits=Limits.of(CvdpConfig(timeout_s=20.0)),
-            ),
+            bench.settings(sandbox, problem),
             out=copied,
             form="vcd",
         )

@@ -10,32 +10,10 @@ from rlvr import ConfigError
 from rlvr_cvdp.datasets.patch import apply_patch
 from rlvr_cvdp.datasets.rows import Unsupported, parse_row, read_rows
 
-NEW_FILE = """\
-@@ -0,0 +1,3 @@
-+module inc(input [7:0] a, output [7:0] y);
-+  assign y = a + 1;
-+endmodule
-"""
-
-
-def agentic(bench, **changes):
-    """The small problem in the agentic form."""
-    row = bench.row()
-    return {
-        "id": "cvdp_agentic_inc_0001",
-        "categories": ["cid003", "easy"],
-        "system_message": "",
-        "prompt": row["input"]["prompt"],
-        "context": {},
-        "patch": {"rtl/inc.sv": NEW_FILE},
-        "harness": row["harness"]["files"],
-        **changes,
-    }
-
 
 def test_both_forms_give_the_same_kind_of_problem(bench):
     """An agentic row, its solution a patch without a header, reads as a non-agentic one does."""
-    one, other = parse_row(bench.row()), parse_row(agentic(bench))
+    one, other = parse_row(bench.row()), parse_row(bench.agentic_row())
     assert one.targets == other.targets == ("rtl/inc.sv",)
     assert one.services == other.services
     assert other.reference["rtl/inc.sv"].startswith("module inc")

@@ -39,20 +39,35 @@ def _files(bench, folder: Path, text: str) -> list[str]:
     return ["--dataset", str(dataset), "--completions", str(answers)]
 
 
-def test_on_a_full_disk_nothing_is_judged(bench, tmp_path):
-    """A failing answer says nothing where the disk is full: exit 5, no reward, the disk named."""
-    disk = tmp_path / "disk"
+def _score_on(disk: Path, size: int, words: list[str], **environ: str):
+    """`rlvr score` where `disk` is a file system of this many bytes."""
     disk.mkdir()
-    wrong = bench.right.replace("8'd1", "8'd2")
-    command = [*SCORE, *_files(bench, tmp_path, wrong), "verify.store=off", "cvdp.warm=0"]
-    done = subprocess.run(
-        ["bwrap", "--dev-bind", "/", "/", "--size", "3000000", "--tmpfs", str(disk), *command],
+    return subprocess.run(
+        [
+            "bwrap",
+            "--dev-bind",
+            "/",
+            "/",
+            "--size",
+            str(size),
+            "--tmpfs",
+            str(disk),
+            *SCORE,
+            *words,
+        ],
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
-        env={**os.environ, "TMPDIR": str(disk)},
+        env={**os.environ, **environ},
     )
+
+
+def test_on_a_full_disk_nothing_is_judged(bench, tmp_path):
+    """A failing answer says nothing where the disk is full: exit 5, no reward, the disk named."""
+    files = _files(bench, tmp_path, bench.right.replace("8'd1", "8'd2"))
+    words = [*files, "verify.store=off", "cvdp.warm=0"]
+    done = _score_on(tmp_path / "disk", 3_000_000, words, TMPDIR=str(tmp_path / "disk"))
     assert done.returncode == 5, done.stdout + done.stderr
     verdict = json.loads(done.stdout.splitlines()[0])
     assert verdict["reward"] is None
@@ -63,16 +78,8 @@ def test_on_a_full_disk_nothing_is_judged(bench, tmp_path):
 def test_a_store_on_a_full_disk_loses_no_verdict(bench, tmp_path):
     """A verdict that cannot be kept is still given."""
     disk = tmp_path / "disk"
-    disk.mkdir()
-    store = f"verify.store={disk}/verdicts.sqlite"
-    command = [*SCORE, *_files(bench, tmp_path, bench.right), store]
-    done = subprocess.run(
-        ["bwrap", "--dev-bind", "/", "/", "--size", "90112", "--tmpfs", str(disk), *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    files = _files(bench, tmp_path, bench.right)
+    done = _score_on(disk, 90_112, [*files, f"verify.store={disk}/verdicts.sqlite"])
     if done.returncode == 2:  # not even an empty store fits: said before any work
         assert "verdict store" in done.stderr
         return

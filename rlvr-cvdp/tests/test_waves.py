@@ -14,9 +14,8 @@ from rlvr_cvdp.commands.waves import waves
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.hdl.clocks import Clocking
 from rlvr_cvdp.hdl.ports import header_of
-from rlvr_cvdp.launch.service import RunSettings
 from rlvr_cvdp.netlist.twin import twin_problem
-from rlvr_cvdp.sandbox import Limits, open_sandbox
+from rlvr_cvdp.sandbox import open_sandbox
 from rlvr_cvdp.waves.ports import Trace, agree, read_trace
 from rlvr_cvdp.waves.record import record_waves
 from rlvr_cvdp.waves.replay import replay_problem
@@ -220,11 +219,7 @@ def test_every_sandbox_records(bench, place, tmp_path):
             return await record_waves(
                 record,
                 {"rtl/inc.sv": WRONG},
-                RunSettings(
-                    sandbox=sandbox,
-                    stack=sandbox.toolchain.stack_for(record),
-                    limits=Limits.of(CvdpConfig(timeout_s=20.0)),
-                ),
+                bench.settings(sandbox, record),
                 out=tmp_path / "w",
                 form="vcd",
             )

@@ -40,24 +40,23 @@ def held(tmp_path: Path, hour: list[int]) -> Iterator[tuple[Path, sqlite3.Connec
     other.close()
 
 
-def test_a_file_in_use_is_opened_and_read(
-    held: tuple[Path, sqlite3.Connection], hour: list[int]
-) -> None:
-    """Also where it is over its limit, and where uses of an hour ago are to be written down."""
-    path, _ = held
+@pytest.fixture
+def cache(held: tuple[Path, sqlite3.Connection], hour: list[int]) -> TrajectoryCache:
+    """The file opened an hour later with half the limit, while the other still writes."""
     hour[0] = 2
-    cache = TrajectoryCache(path, limit=500_000)
+    return TrajectoryCache(held[0], limit=500_000)
 
+
+def test_a_file_in_use_is_opened_and_read(cache: TrajectoryCache) -> None:
+    """Also where it is over its limit, and where uses of an hour ago are to be written down."""
     assert set(cache.get([b"\0", b"\1", b"?"])) == {b"\0", b"\1"}
 
 
 def test_housekeeping_that_was_left_leaves_nothing_begun(
-    held: tuple[Path, sqlite3.Connection], hour: list[int]
+    held: tuple[Path, sqlite3.Connection], cache: TrajectoryCache
 ) -> None:
     """What others write meanwhile is seen, and written beside."""
-    path, other = held
-    hour[0] = 2
-    cache = TrajectoryCache(path, limit=500_000)
+    _, other = held
     cache.get([b"\0"])
     other.execute("insert into results values ('theirs', x'00', 2)")
     other.execute("commit")

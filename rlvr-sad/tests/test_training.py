@@ -183,27 +183,13 @@ def test_hard_labels_of_the_same_trajectories(bench: Bench) -> None:
 
 def test_an_adapter_learns(bench: Bench) -> None:
     """LoRA on a model of transformers, with its own chat template; only the adapter is kept."""
-    transformers = pytest.importorskip("transformers")
     pytest.importorskip("peft")
-    folder = bench.folder / "llama"
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(bench.folder / "tok" / "tokenizer.json"), eos_token="<|endoftext|>"
-    )
-    tokenizer.chat_template = (
+    template = (
         "{% for m in messages %}<{{ m.role }}>{{ m.content }}"
         "{% if m.role == 'assistant' %}<|endoftext|>{% endif %}\n{% endfor %}"
         "{% if add_generation_prompt %}<assistant>{% endif %}"
     )
-    tokenizer.save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=256,
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    bench.tiny_llama("llama", template)
     ok(
         bench.train(
             "--model hf:llama --out lora --steps 4 torch.lora_rank=4 train.lr=1e-2 eval.every=4"

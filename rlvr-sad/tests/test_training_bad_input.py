@@ -89,21 +89,7 @@ def test_a_larger_vocabulary_is_another_tokenizer(bench: Bench) -> None:
 
 def test_a_padded_vocabulary_is_the_same_tokenizer(bench: Bench) -> None:
     """Rows that no token has, in the teacher's head alone: both are cut to the tokenizer's size."""
-    transformers = pytest.importorskip("transformers")
-    folder = bench.folder / "padded"
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(bench.folder / "tok" / "tokenizer.json"), eos_token="<|endoftext|>"
-    )
-    tokenizer.save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer) + 56,
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=256,
-    )
-    transformers.LlamaForCausalLM(config).save_pretrained(folder)
+    bench.tiny_llama("padded", unused=56)
     done = bench.train("--teacher hf:padded --out padded-run eval.samples=0")
 
     assert done.returncode == 0, done.stderr[-3000:]
@@ -113,23 +99,8 @@ def test_a_padded_vocabulary_is_the_same_tokenizer(bench: Bench) -> None:
 @pytest.mark.thorough
 def test_a_teacher_that_breaks_and_a_run_that_goes_on(bench: Bench) -> None:
     """NaN weights: exit 6, the model is named; with sound weights again, --resume goes on."""
-    transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
-    folder = bench.folder / "sick"
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_file=str(bench.folder / "tok" / "tokenizer.json"), eos_token="<|endoftext|>"
-    )
-    tokenizer.save_pretrained(folder)
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=256,
-    )
-    model = transformers.LlamaForCausalLM(config)
-    model.save_pretrained(folder)
+    folder, model = bench.folder / "sick", bench.tiny_llama("sick")
     words = "--teacher hf:sick --out sick-run checkpoint.every=1 eval.samples=0 --steps"
     assert bench.train(words, 1).returncode == 0
     with torch.no_grad():

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from attrs import frozen
 from rlvr_here import rlvr_here
 from rlvr_process import run_rlvr
@@ -66,6 +67,26 @@ class Bench:
             "NO_COLOR": "1",
         }
         return {**os.environ, **own}
+
+    def tiny_llama(self, name: str, template: str | None = None, unused: int = 0) -> Any:
+        """A model of transformers with our tokenizer, saved as `name`; `unused` ids at the end."""
+        transformers = pytest.importorskip("transformers")
+        tokenizer = transformers.PreTrainedTokenizerFast(
+            tokenizer_file=str(self.folder / "tok" / "tokenizer.json"), eos_token="<|endoftext|>"
+        )
+        tokenizer.chat_template = template
+        tokenizer.save_pretrained(self.folder / name)
+        config = transformers.LlamaConfig(
+            vocab_size=len(tokenizer) + unused,
+            hidden_size=32,
+            intermediate_size=32,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            max_position_embeddings=256,
+        )
+        model = transformers.LlamaForCausalLM(config)
+        model.save_pretrained(self.folder / name)
+        return model
 
     def lines(self, run: str, name: str) -> list[dict[str, Any]]:
         """The records of a run's file."""

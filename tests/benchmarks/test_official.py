@@ -35,24 +35,21 @@ def test_verdicts_come_in_the_order_of_the_answers(
     assert checkout.call() == {"image": "some:tag", "timeout": "77", "t": "3"}
 
 
-def test_a_container_that_could_not_be_made_is_no_verdict(
-    checkout: Checkout, starter_rows: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ({"blocked": True}, "failed to solve: no such host"),  # the image could not be built
+        ({"status": 125}, "exit 125"),  # docker's own, as without its compose plugin
+    ],
+)
+def test_without_a_container_there_is_no_verdict(
+    checkout: Checkout, starter_rows: Path, tmp_path: Path, fault: dict[str, int], why: str
 ) -> None:
-    """A failed image build says nothing about the answer."""
+    """It says nothing about the answer, which the runner calls wrong."""
     answers = make_answers([starter_rows], kinds=["broken"]).answers
-    run = runner(checkout.make(blocked=True)).judge(answers, tmp_path / "run")
+    run = runner(checkout.make(**fault)).judge(answers, tmp_path / "run")
     assert not any(v.ran for v in run.verdicts)
-    assert run.verdicts[0].why == "no container: failed to solve: no such host"
-
-
-def test_a_container_that_docker_refused_is_no_verdict(
-    checkout: Checkout, starter_rows: Path, tmp_path: Path
-) -> None:
-    """125 is docker's own: without its compose plugin the runner calls every answer wrong."""
-    answers = make_answers([starter_rows], kinds=["broken"]).answers
-    run = runner(checkout.make(status=125)).judge(answers, tmp_path / "run")
-    assert not any(v.ran for v in run.verdicts)
-    assert run.verdicts[0].why == "no container: exit 125"
+    assert run.verdicts[0].why == f"no container: {why}"
 
 
 def test_an_answer_that_ran_out_of_time_says_so(

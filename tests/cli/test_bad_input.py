@@ -34,17 +34,6 @@ Rlvr = Callable[..., "subprocess.CompletedProcess[str]"]
 KEYS: list[str] = []
 
 
-@pytest.fixture(scope="module")
-def one_step(rlvr_in: Callable[[Path], Rlvr], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of one step."""
-    for name in ("rlvr_torch", "rlvr_algos"):
-        pytest.importorskip(name)
-    folder = tmp_path_factory.mktemp("one")
-    done = rlvr_in(folder)("run", *TINY, "--steps", "1", "--out", "r")
-    assert done.returncode == 0, done.stderr
-    return folder / "r"
-
-
 def _row(key: str) -> Callable[[Any], Any]:
     KEYS.append(key)
     return lambda test: test

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -250,14 +249,10 @@ HOW = {
 
 
 @pytest.fixture
-def site(
-    importable_site: PluginSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> PluginSite:
+def site(site_here: PluginSite) -> PluginSite:
     """The plugin, installed, and an empty folder to run in."""
-    importable_site.add("broken", PLUGIN)
-    monkeypatch.chdir(importable_site.home)
-    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-    return importable_site
+    site_here.add("broken", PLUGIN)
+    return site_here
 
 
 @pytest.mark.parametrize(("how", "word"), HOW.items(), ids=HOW)

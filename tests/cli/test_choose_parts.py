@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.cli.conftest import toy_with_presets
+
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
 
 
@@ -76,24 +78,10 @@ def test_help_shows_the_options_of_the_chosen_loss(plugin_site):
     assert "Answers cut at the token limit: keep, mask or penalise [keep]" in alone.stdout
 
 
-PRESET = """
-from rlvr import hookimpl
-from rlvr import TaskSpec
-
-RLVR_API = 1
-
-@hookimpl
-def rlvr_tasks():
-    yield TaskSpec(
-        name="brief", target="rlvr.builtin.toy:ToyTask", reward="toy",
-        presets={"sequences": {"run.loss": "gspo", "gspo.clip_high": 5e-4}},
-    )
-"""
-
-
 def test_a_preset_may_choose_the_loss(plugin_site):
     """With its options; a person's choice outranks both."""
-    plugin_site.add("brief", PRESET)
+    preset = {"run.loss": "gspo", "gspo.clip_high": 5e-4}
+    plugin_site.add("brief", toy_with_presets(sequences=preset))
     words = ("--task", "brief", "--preset", "sequences")
 
     chosen, _ = show(plugin_site, *words)

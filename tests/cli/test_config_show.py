@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from tests.cli.conftest import toy_with_presets
+
 
 def shown(site, *words, **environ):
     """What `config show --json` says about the toy task, by key."""
@@ -77,29 +79,13 @@ def test_a_curriculum_brings_its_options(plugin_site):
     }
 
 
-PRESETS = """
-from rlvr import hookimpl
-from rlvr import TaskSpec
-
-RLVR_API = 1
-
-@hookimpl
-def rlvr_tasks():
-    yield TaskSpec(
-        name="brief", target="rlvr.builtin.toy:ToyTask", reward="toy",
-        presets={
-            "easy": {"run.curriculum": "difficulty", "curriculum.ramp_steps": 7},
-            "wrong": {"run.algo": "ppo"},
-        },
-    )
-"""
-
-
 def test_a_preset_may_choose_a_curriculum(plugin_site):
     """With its options; a person's choice outranks both, none too; an algorithm is no preset's."""
     pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
     pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
-    plugin_site.add("brief", PRESETS)
+    curriculum = {"run.curriculum": "difficulty", "curriculum.ramp_steps": 7}
+    presets = toy_with_presets(easy=curriculum, wrong={"run.algo": "ppo"})
+    plugin_site.add("brief", presets)
 
     def rows(*words):
         done = plugin_site.rlvr("config", "show", "--task", "brief", "--json", *words)

@@ -57,21 +57,6 @@ def check_one_won(all_of_them: Sequence[Done]) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.fixture(scope="module")
-def one_step(rlvr_in: Callable[[Path], Call], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of one step."""
-    folder = tmp_path_factory.mktemp("one")
-    done = rlvr_in(folder)(*TOY, "--steps", "1", "--out", "r")
-    assert done.returncode == 0, done.stderr
-    return folder / "r"
-
-
-@pytest.fixture
-def begun(one_step: Path, tmp_path: Path) -> Path:
-    """`r` in this test's folder: a run of one step."""
-    return Path(shutil.copytree(one_step, tmp_path / "r"))
-
-
 @pytest.mark.thorough
 def test_of_resumes_at_once_one_goes_on(begun: Path, tmp_path: Path) -> None:
     """Each step is written once, and the others name the one that writes."""

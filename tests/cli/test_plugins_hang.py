@@ -74,13 +74,10 @@ def install(site: PluginSite, name: str) -> Path:
 @pytest.mark.one_of(4, "listing", "build")
 @pytest.mark.parametrize("name", sorted({*HANGS} - {"import", "thread", "child"}))
 def test_a_part_that_does_not_return_is_a_finding(
-    name: str, importable_site: PluginSite, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-) -> None:  # fmt: skip
+    name: str, site_here: PluginSite, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Exit 7; the part, what was asked of it, how long it had, its file and line; nothing lives."""
-    monkeypatch.chdir(importable_site.home)
-    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-    file = install(importable_site, name)
+    file = install(site_here, name)
     begun, before = time.monotonic(), descendants()
     words = ["--limit", "1.5", "--slow", "1", "--problems", "1", "--json"]
 

@@ -85,14 +85,10 @@ MOMENTS = ("task", "problems", "reward", "open", "callback", "episode")
 
 
 @pytest.fixture
-def site(
-    importable_site: PluginSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> PluginSite:
+def site(site_here: PluginSite) -> PluginSite:
     """The plugin, installed, and an empty folder to run in."""
-    importable_site.add("picky", PLUGIN)
-    monkeypatch.chdir(importable_site.home)
-    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-    return importable_site
+    site_here.add("picky", PLUGIN)
+    return site_here
 
 
 @pytest.mark.parametrize("error", CODES)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rlvr.cli.main import main
-
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
@@ -18,30 +16,14 @@ OPD = ("run", "--plugin", "toy", "--algo", "opd", "eval.samples=0", "torch.threa
 SMALL = ("train.problems=2", "sampler.group_size=2")
 
 
-@pytest.fixture
-def rlvr(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Call:
-    """Call `rlvr` in `tmp_path`, in this process; gives back its code and what it said."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-
-    def call(*words: str) -> tuple[int, str, str]:
-        code = main(list(words))
-        captured = capfd.readouterr()
-        return code, captured.out, captured.err
-
-    return call
-
-
-def test_two_teachers_teach_a_run(rlvr: Call, tmp_path: Path) -> None:
+def test_two_teachers_teach_a_run(rlvr_here: Call, tmp_path: Path) -> None:
     """By a label of the task's, the rest by the other; what both were trained on is recorded."""
     grpo = ("run", "--plugin", "toy", "--steps", "1", "--out", "first", "eval.samples=0")
-    assert rlvr(*grpo)[0] == 0
+    assert rlvr_here(*grpo)[0] == 0
     (model,) = (tmp_path / "first/checkpoints").glob("*/model")
     routes = f"family:a=gpt2:{model},*=starter"
 
-    code, _, err = rlvr(*OPD, "--teacher", routes, *SMALL, "--steps", "1", "--out", "r")
+    code, _, err = rlvr_here(*OPD, "--teacher", routes, *SMALL, "--steps", "1", "--out", "r")
 
     assert code == 0, err
     (metrics,) = [json.loads(x) for x in (tmp_path / "r/metrics.jsonl").read_text().splitlines()]
@@ -51,10 +33,10 @@ def test_two_teachers_teach_a_run(rlvr: Call, tmp_path: Path) -> None:
     assert record["families_before"] == record["families"] != []
 
 
-def test_the_options_of_each_teacher_are_shown(rlvr: Call) -> None:
+def test_the_options_of_each_teacher_are_shown(rlvr_here: Call) -> None:
     """`rlvr config show` knows the routes' plugins, and the value as it was given."""
     routes = "a=gpt2:new?layers=1&heads=1,*=starter"
-    code, out, err = rlvr(
+    code, out, err = rlvr_here(
         "config",
         "show",
         "--plugin",
@@ -81,21 +63,21 @@ def test_the_options_of_each_teacher_are_shown(rlvr: Call) -> None:
     ],
 )
 def test_bad_routes_are_refused_before_anything_is_sampled(
-    rlvr: Call, tmp_path: Path, routes: str, code: int, said: str
+    rlvr_here: Call, tmp_path: Path, routes: str, code: int, said: str
 ) -> None:
     """With what was asked, what was found, and no run directory left."""
-    found, _, err = rlvr(*OPD, "--teacher", routes, *SMALL, "--steps", "1", "--out", "r")
+    found, _, err = rlvr_here(*OPD, "--teacher", routes, *SMALL, "--steps", "1", "--out", "r")
 
     assert (found, "Traceback" in err) == (code, False), err
     assert said in err
     assert not (tmp_path / "r/metrics.jsonl").exists()
 
 
-def test_the_best_checkpoint_is_named(rlvr: Call, tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_named(rlvr_here: Call, tmp_path: Path) -> None:
     """At the end of a run and by `rlvr runs show`, as text and as JSON."""
     words = ("run", "--plugin", "toy", "--algo", "grpo", "torch.threads=1", *SMALL, "--steps", "3")
     kept = ("eval.samples=1", "eval.every=1", "checkpoint.keep=1", "--out", "r")
-    code, out, err = rlvr(*words, *kept, "train.lr=1e-9")  # learns nothing: the first is the best
+    code, out, err = rlvr_here(*words, *kept, "train.lr=1e-9")  # learns nothing: first is best
     assert code == 0, err
     assert "best       step 1 (pass@1 " in out
     assert "r/checkpoints/step-000001" in out
@@ -103,6 +85,6 @@ def test_the_best_checkpoint_is_named(rlvr: Call, tmp_path: Path) -> None:
         "step-000001",
         "step-000003",
     ]
-    shown = json.loads(rlvr("runs", "show", "r", "--json")[1])
+    shown = json.loads(rlvr_here("runs", "show", "r", "--json")[1])
     assert shown["best"]["step"] == 1
-    assert "best: step 1 (pass@1 " in rlvr("runs", "show", "r")[1]
+    assert "best: step 1 (pass@1 " in rlvr_here("runs", "show", "r")[1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -36,21 +35,6 @@ def sampled(path: Path) -> list[dict[str, object]]:
     """The lines of a trajectory file without what a verification cost."""
     records = [json.loads(line) for line in path.read_text().splitlines()]
     return [{**r, "outcome": {**r["outcome"], "cost_s": 0, "cached": 0}} for r in records]
-
-
-@pytest.fixture(scope="module")
-def one_step(rlvr_in: CallIn, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a run of one step."""
-    folder = tmp_path_factory.mktemp("one")
-    done = rlvr_in(folder)("run", "--plugin", "toy", "--steps", "1", "--out", "r", "eval.samples=0")
-    assert done.returncode == 0, done.stderr
-    return folder / "r"
-
-
-@pytest.fixture
-def begun(one_step: Path, tmp_path: Path) -> Path:
-    """`r` in this test's folder: a run of one step."""
-    return Path(shutil.copytree(one_step, tmp_path / "r"))
 
 
 @pytest.fixture(scope="module")

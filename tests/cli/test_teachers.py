@@ -19,25 +19,10 @@ from rlvr.plugins.host import PluginHost
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
-Call = Callable[..., tuple[int, str]]
+Call = Callable[..., tuple[int, str, str]]
 OPD = ("run", "--plugin", "toy", "--algo", "opd", "eval.samples=0", "torch.threads=1")
 SMALL = ("train.problems=2", "sampler.group_size=2", "train.passes=2", "checkpoint.every=1")
 OTHER = "gpt2:new?layers=1&heads=1&width=8"  # tokens are bytes, the toy's are six letters
-
-
-@pytest.fixture
-def rlvr(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Call:
-    """Call `rlvr` in `tmp_path`, in this process; gives back its code and what it said."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-
-    def call(*words: str) -> tuple[int, str]:
-        code = main(list(words))
-        return code, capfd.readouterr().err
-
-    return call
 
 
 def lines(path: Path) -> list[dict[str, float]]:
@@ -46,12 +31,12 @@ def lines(path: Path) -> list[dict[str, float]]:
     return [{k: v for k, v in r.items() if not k.endswith("_s")} for r in records]
 
 
-def test_a_run_is_taught_and_resumed(rlvr: Call, tmp_path: Path) -> None:
+def test_a_run_is_taught_and_resumed(rlvr_here: Call, tmp_path: Path) -> None:
     """What the teacher says is logged; a step and one more are the run of two, to the bit."""
     taught = (*OPD, "--teacher", "starter", "--seed", "2", *SMALL)
-    assert rlvr(*taught, "--steps", "2", "--out", "whole")[0] == 0
-    assert rlvr(*taught, "--steps", "1", "--out", "parts")[0] == 0
-    assert rlvr(*taught, "--steps", "2", "--resume", "parts")[0] == 0
+    assert rlvr_here(*taught, "--steps", "2", "--out", "whole")[0] == 0
+    assert rlvr_here(*taught, "--steps", "1", "--out", "parts")[0] == 0
+    assert rlvr_here(*taught, "--steps", "2", "--resume", "parts")[0] == 0
 
     metrics = lines(tmp_path / "whole/metrics.jsonl")
     assert metrics[0]["teacher/kl"] == pytest.approx(0.0, abs=1e-6)  # its teacher is its start
@@ -60,13 +45,13 @@ def test_a_run_is_taught_and_resumed(rlvr: Call, tmp_path: Path) -> None:
     assert lines(tmp_path / "parts/metrics.jsonl") == metrics
 
 
-def test_a_teacher_with_another_tokenizer_teaches(rlvr: Call, tmp_path: Path) -> None:
+def test_a_teacher_with_another_tokenizer_teaches(rlvr_here: Call, tmp_path: Path) -> None:
     """
     Letters by one tokenizer, bytes by the other: said once, and how much was compared is logged.
 
     Every letter and every end is 1-1 here, and every prompt was rendered by the teacher.
     """
-    code, err = rlvr(*OPD, "--teacher", OTHER, *SMALL, "--steps", "2", "--out", "r")
+    code, _, err = rlvr_here(*OPD, "--teacher", OTHER, *SMALL, "--steps", "2", "--out", "r")
 
     assert code == 0, err
     assert err.count("teacher_aligned_by_bytes") == 1
@@ -82,7 +67,7 @@ def test_a_teacher_with_another_tokenizer_teaches(rlvr: Call, tmp_path: Path) ->
 @pytest.mark.parametrize("teacher", ["starter", OTHER], ids=["same", "other"])
 @pytest.mark.parametrize("mode", ["supervised", "both"])
 def test_a_teachers_distributions_are_learnt(
-    rlvr: Call, tmp_path: Path, mode: str, teacher: str
+    rlvr_here: Call, tmp_path: Path, mode: str, teacher: str
 ) -> None:
     """
     In both modes, from a teacher with the same tokenizer or another: logged, and resumed exactly.
@@ -90,9 +75,9 @@ def test_a_teachers_distributions_are_learnt(
     From its own start model there is nothing to learn at first, and later there is.
     """
     asked = (*OPD, "--teacher", teacher, "--seed", "2", *SMALL, f"opd.mode={mode}")
-    assert rlvr(*asked, "--steps", "2", "--out", "whole")[0] == 0
-    assert rlvr(*asked, "--steps", "1", "--out", "parts")[0] == 0
-    assert rlvr(*asked, "--steps", "2", "--resume", "parts")[0] == 0
+    assert rlvr_here(*asked, "--steps", "2", "--out", "whole")[0] == 0
+    assert rlvr_here(*asked, "--steps", "1", "--out", "parts")[0] == 0
+    assert rlvr_here(*asked, "--steps", "2", "--resume", "parts")[0] == 0
 
     metrics = lines(tmp_path / "whole/metrics.jsonl")
     assert lines(tmp_path / "parts/metrics.jsonl") == metrics
@@ -108,10 +93,10 @@ def test_a_teachers_distributions_are_learnt(
         assert metrics[0]["loss/distill"] > 1.0
 
 
-def test_supervised_leaves_the_kl_out_of_the_advantage(rlvr: Call, tmp_path: Path) -> None:
+def test_supervised_leaves_the_kl_out_of_the_advantage(rlvr_here: Call, tmp_path: Path) -> None:
     """Without a reward the policy gradient is then nothing: the loss is the divergence alone."""
     words = (*OPD, "--teacher", OTHER, *SMALL, "advantage.reward_coef=0", "--steps", "1")
-    assert rlvr(*words, "opd.mode=supervised", "opd.coef=0.5", "--out", "r")[0] == 0
+    assert rlvr_here(*words, "opd.mode=supervised", "opd.coef=0.5", "--out", "r")[0] == 0
 
     (line,) = lines(tmp_path / "r/metrics.jsonl")
     assert line["loss/policy"] == pytest.approx(0.0, abs=1e-7)
@@ -119,11 +104,11 @@ def test_supervised_leaves_the_kl_out_of_the_advantage(rlvr: Call, tmp_path: Pat
     assert line["teacher/kl"] != 0.0
 
 
-def test_teachers_by_label_may_have_other_tokenizers(rlvr: Call, tmp_path: Path) -> None:
+def test_teachers_by_label_may_have_other_tokenizers(rlvr_here: Call, tmp_path: Path) -> None:
     """Problems of letter a go to the start model, all others to one that reads bytes."""
     routed = f"*={OTHER},family:a=starter"
     words = (*OPD, "--teacher", routed, "sampler.group_size=2", "train.problems=8")
-    code, err = rlvr(*words, "opd.mode=both", "opd.top_k=4", "--steps", "1", "--out", "r")
+    code, _, err = rlvr_here(*words, "opd.mode=both", "opd.top_k=4", "--steps", "1", "--out", "r")
 
     assert code == 0, err
     assert err.count("teacher_aligned_by_bytes") == 1
@@ -132,12 +117,14 @@ def test_teachers_by_label_may_have_other_tokenizers(rlvr: Call, tmp_path: Path)
     assert line["loss/distill"] > 0.0
 
 
-def test_what_the_teacher_was_trained_on_is_the_students_too(rlvr: Call, tmp_path: Path) -> None:
+def test_what_the_teacher_was_trained_on_is_the_students_too(
+    rlvr_here: Call, tmp_path: Path
+) -> None:
     """The lineage of a student holds its teacher's, so that a held-out claim stays honest."""
     grpo = ("run", "--plugin", "toy", "--steps", "1", "--out", "teacher", "eval.samples=0")
-    assert rlvr(*grpo)[0] == 0
+    assert rlvr_here(*grpo)[0] == 0
     (model,) = (tmp_path / "teacher/checkpoints").glob("*/model")
-    assert rlvr(*OPD, "--teacher", f"gpt2:{model}", "--steps", "1", "--out", "student")[0] == 0
+    assert rlvr_here(*OPD, "--teacher", f"gpt2:{model}", "--steps", "1", "--out", "student")[0] == 0
 
     record = json.loads((tmp_path / "student/run.json").read_text())
     assert record["families_before"] == record["families"] != []
@@ -158,19 +145,19 @@ def test_what_the_teacher_was_trained_on_is_the_students_too(rlvr: Call, tmp_pat
     ],
 )
 def test_bad_wishes_are_refused_before_anything_is_sampled(
-    rlvr: Call, tmp_path: Path, words: list[str], code: int, said: str
+    rlvr_here: Call, tmp_path: Path, words: list[str], code: int, said: str
 ) -> None:
     """With the exit code of the contract, what was found, and no run directory left."""
-    found, err = rlvr(*OPD, *words, "--steps", "1", "--out", "r")
+    found, _, err = rlvr_here(*OPD, *words, "--steps", "1", "--out", "r")
 
     assert (found, "Traceback" in err) == (code, False), err
     assert said in err
     assert not (tmp_path / "r/metrics.jsonl").exists()
 
 
-def test_an_algorithm_without_a_teacher_has_no_such_flag(rlvr: Call) -> None:
+def test_an_algorithm_without_a_teacher_has_no_such_flag(rlvr_here: Call) -> None:
     """Nothing is accepted and ignored."""
-    code, err = rlvr("run", "--plugin", "toy", "--algo", "grpo", "--teacher", "starter")
+    code, _, err = rlvr_here("run", "--plugin", "toy", "--algo", "grpo", "--teacher", "starter")
 
     assert code == 2
     assert "unknown argument '--teacher'" in err

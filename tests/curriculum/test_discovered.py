@@ -12,30 +12,22 @@ import attrs
 import pytest
 
 from rlvr import (
-    BuildContext,
     Curriculum,
     PartError,
     PassRate,
     Policy,
     Problem,
-    RunInfo,
     SamplingParams,
     epochs,
 )
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
-from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
+from rlvr.config.core import CheckpointOptions, TrainOptions
 from rlvr.curriculum.discovered import Growth
-from rlvr.plugins.host import PluginHost
-from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import Lineage, lineage_of
-from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import ProblemStream, RunState
-from rlvr.rollouts.group import GroupSampler
-from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.training.callbacks import Callbacks
+from rlvr.testing.fakes import ToyTask
 from rlvr.training.loop import train
-from rlvr.verification.runner import VerificationRunner
+from tests.training.conftest import toy_recipe, watch_of
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -81,40 +73,9 @@ class FoundFirst(Curriculum):
 
 
 def recipe(directory: Path, task: ToyTask, **changes: Any) -> Recipe:
-    runner = VerificationRunner(reward=ToyReward(), workers=4)
-    plan = Recipe(
-        task=task,
-        reward=runner.reward,
-        runner=runner,
-        sampler=GroupSampler(),
-        backend=TinyBackend(seed=3, lr=60.0),
-        params=SamplingParams(max_tokens=1, group_size=4),
-        eval_sampler=GroupSampler(),
-        advantage=CentredAdvantage(),
-        loss=ReinforceLoss(),
-        checkpointer=FileCheckpointer(
-            FileCheckpointOptions(keep=9), BuildContext(run_dir=directory)
-        ),
-        problems=tuple(task.problems("train")),
-        eval_problems=(),
-        steps=6,
-        seed=1,
-        train=TrainOptions(problems=5),
-        eval=EvalOptions(),
-        checkpoint=CheckpointOptions(every=1),
-        parity=ParityOptions(),
-    )
-    return attrs.evolve(plan, **changes)
-
-
-def watch_of(directory: Path) -> Callbacks:
-    info = RunInfo(
-        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
-    )
-    for name in ("trajectories", "checkpoints"):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
+    params, every = SamplingParams(max_tokens=1, group_size=4), CheckpointOptions(every=1)
+    own = {"params": params, "train": TrainOptions(problems=5), "checkpoint": every}
+    return toy_recipe(directory, task=task, **{**own, **changes})
 
 
 def ids_of(directory: Path, step: int) -> list[str]:

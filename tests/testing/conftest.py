@@ -6,11 +6,44 @@ import inspect
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pytest
+from attrs import define, field
 
 from rlvr.testing.contract import Contract
+
+Part = TypeVar("Part")
+
+
+class Broken(Protocol):
+    """
+    Names of the promises that a part does not hold, without `test_`.
+
+    The contract is tried on what the factories make: `broken(LossContract, make_loss=MyLoss)`.
+    """
+
+    def __call__(self, contract: type[Contract], **names: Any) -> set[str]: ...
+
+
+@define
+class Faults:
+    """Decorates a part that has a planted fault with the promises that it breaks."""
+
+    cases: list[tuple[Any, str]] = field(factory=list)
+
+    def __call__(self, *promises: str) -> Callable[[Part], Part]:
+        def plant(part: Part) -> Part:
+            self.cases += [(part, promise) for promise in promises]
+            return part
+
+        return plant
+
+
+def contract_of(contract: type[Contract], **names: Any) -> Any:
+    """The contract with these factories and attributes."""
+    plain = {n: staticmethod(value) if callable(value) else value for n, value in names.items()}
+    return type("Case", (contract,), plain)
 
 
 @pytest.fixture(autouse=True)
@@ -20,11 +53,12 @@ def _one_thread() -> None:
 
 
 @pytest.fixture
-def broken(tmp_path: Path) -> Callable[[type[Contract]], set[str]]:
-    """A function: the names of a contract's promises that do not hold, without `test_`."""
+def broken(tmp_path: Path) -> Broken:
+    """Run a contract on a part, and tell what fails."""
     folders = count()
 
-    def run(contract: type[Contract]) -> set[str]:
+    def run(contract: type[Contract], **names: Any) -> set[str]:
+        contract = contract_of(contract, **names)
         failed = set()
         for name, test in inspect.getmembers(contract, inspect.isfunction):
             if not name.startswith("test_"):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, Self
 
 import attrs
@@ -40,21 +39,10 @@ from rlvr.testing import (
     ToyReward,
     ToyTask,
 )
-from rlvr.testing.contract import Contract
 from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss
+from tests.testing.conftest import Broken, Faults
 
-Broken = Callable[[type[Contract]], set[str]]
-
-
-def of_task(make: Callable[[], Any]) -> type[TaskContract]:
-    class Case(TaskContract):
-        def make_task(self) -> Any:
-            return make()
-
-        def make_reward(self) -> Any:
-            return ToyReward()
-
-    return Case
+task_breaks, reward_breaks = Faults(), Faults()
 
 
 class Able(ToyTask):
@@ -91,50 +79,59 @@ class Able(ToyTask):
 
 def test_an_able_task_holds_every_promise(broken: Broken) -> None:
     """The kit raises no false alarm."""
-    assert broken(of_task(Able)) == set()
+    assert broken(TaskContract, make_reward=ToyReward, make_task=Able) == set()
 
 
+@task_breaks("annotates_each_token")
 class AnnotatesTooFew(Able):
     def annotate(self, problem: Problem, trajectory: Trajectory) -> Any:
         return {"place": [1.0]}
 
 
+@task_breaks("annotates_each_token")
 class AnnotatesNothingKnown(Able):
     def annotate(self, problem: Problem, trajectory: Trajectory) -> Any:
         return {"place": np.full(len(trajectory.tokens), np.nan)}
 
 
+@task_breaks("probes_are_answers_whose_verdict_is_known")
 class ProbesInTexts(Able):
     def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
         return ["", "x"]
 
 
+@task_breaks("probes_are_answers_whose_verdict_is_known")
 class ProbesOfOthers(Able):
     def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
         yield Probe(kind="empty", trajectory=Trajectory.from_text("another", ""))
 
 
+@task_breaks("probes_are_answers_whose_verdict_is_known")
 class ProbesByChance(Able):
     def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
         said = Trajectory.from_text(problem.id, str(count))
         yield Probe(kind="count", trajectory=said)
 
 
+@task_breaks("probes_are_answers_whose_verdict_is_known")
 class CallsWrongRight(Able):
     def probes(self, problem: Problem, *, count: int, seed: int) -> Any:
         yield Probe(kind="wrong", trajectory=Trajectory.from_text(problem.id, "?"), is_right=True)
 
 
+@task_breaks("proves_what_can_be_proven")
 class ProvesInWords(Able):
     def prove(self, problem: Problem, probe: Probe) -> Any:
         return "yes"
 
 
+@task_breaks("proves_what_can_be_proven")
 class RefutesWhatIsRight(Able):
     def prove(self, problem: Problem, probe: Probe) -> bool:
         return False
 
 
+@task_breaks("discovers_by_its_arguments_alone")
 class RemembersByCalls(Able):
     def __init__(self) -> None:
         super().__init__()
@@ -145,32 +142,38 @@ class RemembersByCalls(Able):
         return {"found": [str(self._calls)]}
 
 
+@task_breaks("discovers_by_its_arguments_alone")
 class FindsWhatIsThere(Able):
     def discovered(self, memory: Mapping[str, Any]) -> Sequence[Problem]:
         return list(self.problems("train"))[:1]
 
 
+@task_breaks("discovers_by_its_arguments_alone")
 class FindsTexts(Able):
     def discovered(self, memory: Mapping[str, Any]) -> Any:
         return ["one"]
 
 
+@task_breaks("measures_figures")
 class MeasuresNumbers(Able):
     async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:
         yield 0.5
 
 
+@task_breaks("measures_figures")
 class MeasuresAtOnce(Able):
     async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:  # type: ignore[override]
         return [Metric(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)]
 
 
+@task_breaks("measures_figures")
 class MeasuresTwice(Able):
     async def measure(self, policy: Policy, *, split: str, seed: int) -> Any:
         for _ in range(2):
             yield Metric(name="toy/one", value=0.5, low=0.1, high=0.9, n=3)
 
 
+@task_breaks("says_why_in_words")
 class WarnsInLetters(Able):
     def warnings(self, split: str) -> Iterable[str]:
         return "beware"
@@ -186,34 +189,15 @@ class NeedsOpening(Able):
         return super().problems(split)
 
 
-@pytest.mark.parametrize(
-    ("task", "promise"),
-    [
-        (AnnotatesTooFew, "annotates_each_token"),
-        (AnnotatesNothingKnown, "annotates_each_token"),
-        (ProbesInTexts, "probes_are_answers_whose_verdict_is_known"),
-        (ProbesOfOthers, "probes_are_answers_whose_verdict_is_known"),
-        (ProbesByChance, "probes_are_answers_whose_verdict_is_known"),
-        (CallsWrongRight, "probes_are_answers_whose_verdict_is_known"),
-        (ProvesInWords, "proves_what_can_be_proven"),
-        (RefutesWhatIsRight, "proves_what_can_be_proven"),
-        (RemembersByCalls, "discovers_by_its_arguments_alone"),
-        (FindsWhatIsThere, "discovers_by_its_arguments_alone"),
-        (FindsTexts, "discovers_by_its_arguments_alone"),
-        (MeasuresNumbers, "measures_figures"),
-        (MeasuresTwice, "measures_figures"),
-        (MeasuresAtOnce, "measures_figures"),
-        (WarnsInLetters, "says_why_in_words"),
-    ],
-)
+@pytest.mark.parametrize(("task", "promise"), task_breaks.cases)
 def test_faults_of_tasks_are_found(task: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(of_task(task))
+    assert promise in broken(TaskContract, make_reward=ToyReward, make_task=task)
 
 
 def test_tasks_are_open_when_they_are_asked(broken: Broken) -> None:
     """As in a run."""
-    assert broken(of_task(NeedsOpening)) == set()
+    assert broken(TaskContract, make_reward=ToyReward, make_task=NeedsOpening) == set()
 
 
 class Seeded(ToyReward):
@@ -230,6 +214,7 @@ class Seeded(ToyReward):
         return None if key is None else f"{self.seed % 16:x}" + key[1:]
 
 
+@reward_breaks("equal_keys_mean_equal_verdicts")
 class Forgets(Seeded):
     """The key does not hold the seed, and the verdict depends on it."""
 
@@ -241,6 +226,7 @@ class Forgets(Seeded):
         return attrs.evolve(verdict, components={"seed": float(self.seed)})
 
 
+@reward_breaks("equal_keys_mean_equal_verdicts")
 class ProxyWithTheSameKey(ToyReward):
     def __init__(self, is_proxy: bool = False) -> None:
         self.is_proxy = is_proxy
@@ -253,6 +239,7 @@ class ProxyWithTheSameKey(ToyReward):
         return attrs.evolve(verdict, is_proxy=self.is_proxy)
 
 
+@reward_breaks("steps_and_seeds_are_functions_of_their_arguments")
 class SeedsByCalls(Seeded):
     calls = 0
 
@@ -261,11 +248,13 @@ class SeedsByCalls(Seeded):
         return SeedsByCalls(type(self).calls)
 
 
+@reward_breaks("expects_a_number_of_seconds")
 class LastsLong(ToyReward):
     def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> Any:
         return -1
 
 
+@reward_breaks("expects_a_number_of_seconds")
 class LastsForEver(ToyReward):
     def expected_seconds(self, problem: Problem, trajectory: Trajectory) -> Any:
         return "long"
@@ -281,41 +270,28 @@ class KeyNeedsATool(ToyReward):
         return super().verdict_key(problem, trajectory)
 
 
-def of_reward(make: Callable[[], Any]) -> type[RewardContract]:
+class OnLetters(RewardContract):
+    """What every reward of these tests is asked."""
+
     problem = next(iter(ToyTask().problems("train")))
 
-    class Case(RewardContract):
-        def make_reward(self) -> Any:
-            return make()
+    def right(self) -> Any:
+        return self.problem, Trajectory.from_text(self.problem.id, "b")
 
-        def right(self) -> Any:
-            return problem, Trajectory.from_text(problem.id, "b")
-
-        def wrong(self) -> Any:
-            return [(problem, Trajectory.from_text(problem.id, "x"))]
-
-    return Case
+    def wrong(self) -> Any:
+        return [(self.problem, Trajectory.from_text(self.problem.id, "x"))]
 
 
-@pytest.mark.parametrize(
-    ("reward", "promise"),
-    [
-        (Forgets, "equal_keys_mean_equal_verdicts"),
-        (ProxyWithTheSameKey, "equal_keys_mean_equal_verdicts"),
-        (SeedsByCalls, "steps_and_seeds_are_functions_of_their_arguments"),
-        (LastsLong, "expects_a_number_of_seconds"),
-        (LastsForEver, "expects_a_number_of_seconds"),
-    ],
-)
+@pytest.mark.parametrize(("reward", "promise"), reward_breaks.cases)
 def test_faults_of_rewards_are_found(reward: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(of_reward(reward))
+    assert promise in broken(OnLetters, make_reward=reward)
 
 
 def test_right_rewards_pass(broken: Broken) -> None:
     """Another seed with another key; a key that only an open reward can give."""
-    assert broken(of_reward(Seeded)) == set()
-    assert broken(of_reward(KeyNeedsATool)) == set()
+    assert broken(OnLetters, make_reward=Seeded) == set()
+    assert broken(OnLetters, make_reward=KeyNeedsATool) == set()
 
 
 class NeedsOpeningToHear(Callback):
@@ -334,16 +310,8 @@ class OtherNames(NeedsOpeningToHear):
 
 def test_callbacks_are_open_and_called_with_keywords(broken: Broken) -> None:
     """As in a run: other names of the arguments are found."""
-
-    def of_callback(make: type[Callback]) -> type[CallbackContract]:
-        class Case(CallbackContract):
-            def make_callback(self, directory: Path) -> Callback:
-                return make()
-
-        return Case
-
-    assert broken(of_callback(NeedsOpeningToHear)) == set()
-    assert "hears_a_whole_run" in broken(of_callback(OtherNames))
+    assert broken(CallbackContract, make_callback=lambda _: NeedsOpeningToHear()) == set()
+    assert "hears_a_whole_run" in broken(CallbackContract, make_callback=lambda _: OtherNames())
 
 
 class KeepsANumber(CentredAdvantage):
@@ -353,15 +321,9 @@ class KeepsANumber(CentredAdvantage):
 
 def test_faults_of_advantages_are_found(broken: Broken) -> None:
     """A number is neither True nor False."""
-
-    def of_advantage(make: type[Advantage]) -> type[AdvantageContract]:
-        class Case(AdvantageContract):
-            def make_advantage(self) -> Advantage:
-                return make()
-
-        return Case
-
-    assert "drops_only_groups_that_teach_nothing" in broken(of_advantage(KeepsANumber))
+    assert "drops_only_groups_that_teach_nothing" in broken(
+        AdvantageContract, make_advantage=KeepsANumber
+    )
 
 
 def part(kind: type, **names: Any) -> Any:

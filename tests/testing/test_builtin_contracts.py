@@ -20,15 +20,7 @@ from rlvr import (
 )
 from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.builtin.learning_curve import LearningCurve
-from rlvr.curriculum.builtin import (
-    ByDifficulty,
-    ByPassRate,
-    ByStrength,
-    DifficultyOptions,
-    Epochs,
-    PassRateOptions,
-    StrengthOptions,
-)
+from rlvr.curriculum import builtin
 from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing import (
@@ -52,21 +44,21 @@ class TestEpochs(CurriculumContract):
     patience = 4
 
     def make_curriculum(self) -> Curriculum:
-        return Epochs(None, BuildContext())
+        return builtin.Epochs(None, BuildContext())
 
 
 class TestByDifficulty(CurriculumContract):
     patience = 24
 
     def make_curriculum(self) -> Curriculum:
-        return ByDifficulty(DifficultyOptions(ramp_steps=20), BuildContext())
+        return builtin.ByDifficulty(builtin.DifficultyOptions(ramp_steps=20), BuildContext())
 
 
 class TestByPassRate(CurriculumContract):
     patience = 24
 
     def make_curriculum(self) -> Curriculum:
-        return ByPassRate(PassRateOptions(), BuildContext())
+        return builtin.ByPassRate(builtin.PassRateOptions(), BuildContext())
 
 
 class TestByStrength(CurriculumContract):
@@ -82,7 +74,7 @@ class TestByStrength(CurriculumContract):
         return self.problems()[:6]
 
     def make_curriculum(self) -> Curriculum:
-        return ByStrength(StrengthOptions(audit=str(self._file)), BuildContext())
+        return builtin.ByStrength(builtin.StrengthOptions(audit=str(self._file)), BuildContext())
 
 
 class TestGroupSampler(SamplerContract):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,9 @@ import pytest
 
 from rlvr import Callback, NearMissWarning, RunInfo
 from rlvr.testing import CallbackContract
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults, contract_of
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 
 class Counts(Callback):
@@ -26,10 +26,12 @@ class Counts(Callback):
         self.steps += 1
 
 
+@breaks("is_a_callback")
 class Deaf(Callback):
     """Listens to nothing."""
 
 
+@breaks("is_told_by_plain_methods")
 class Late(Callback):
     async def step_finished(  # type: ignore[override]  # the planted fault
         self, run: RunInfo, step: int, metrics: Mapping[str, float]
@@ -37,6 +39,7 @@ class Late(Callback):
         pass
 
 
+@breaks("hears_of_a_run_that_never_began")
 class NeedsAStart(Counts):
     def run_started(self, run: RunInfo) -> None:
         self.run = run
@@ -45,16 +48,19 @@ class NeedsAStart(Counts):
         assert self.run == run
 
 
+@breaks("hears_a_whole_run")
 class ChangesMetrics(Callback):
     def step_finished(self, run: RunInfo, step: int, metrics: Any) -> None:
         metrics["reward/mean"] = 1.0
 
 
+@breaks("hears_a_whole_run")
 class ChangesTheEnvironment(Counts):
     def run_started(self, run: RunInfo) -> None:
         os.environ["RLVR_TEST_LEFT_BEHIND"] = run.id
 
 
+@breaks("two_runs_do_not_disturb_each_other")
 class SharesItsRun(Counts):
     run: Any = None
 
@@ -65,6 +71,7 @@ class SharesItsRun(Counts):
         assert self.run is None or self.run == run
 
 
+@breaks("is_a_callback")
 class Stranger:
     """Has every method, and no base class."""
 
@@ -72,33 +79,12 @@ class Stranger:
         return getattr(Counts(), name)
 
 
-def contract_of(callback: type) -> type[CallbackContract]:
-    """The contract on that callback."""
-
-    class Case(CallbackContract):
-        def make_callback(self, directory: Path) -> Any:
-            return callback()
-
-    return Case
-
-
 def test_a_right_callback_holds_every_promise(broken: Broken) -> None:
     """The kit raises no false alarm."""
-    assert broken(contract_of(Counts)) == set()
+    assert broken(CallbackContract, make_callback=lambda _: Counts()) == set()
 
 
-@pytest.mark.parametrize(
-    ("callback", "promise"),
-    [
-        (Deaf, "is_a_callback"),
-        (Stranger, "is_a_callback"),
-        (Late, "is_told_by_plain_methods"),
-        (NeedsAStart, "hears_of_a_run_that_never_began"),
-        (ChangesMetrics, "hears_a_whole_run"),
-        (ChangesTheEnvironment, "hears_a_whole_run"),
-        (SharesItsRun, "two_runs_do_not_disturb_each_other"),
-    ],
-)
+@pytest.mark.parametrize(("callback", "promise"), breaks.cases)
 @pytest.mark.filterwarnings("ignore:coroutine")
 def test_faults_are_found(
     callback: type, promise: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
@@ -107,7 +93,7 @@ def test_faults_are_found(
     monkeypatch.setenv("RLVR_TEST_LEFT_BEHIND", "before")
     monkeypatch.setattr("rlvr.testing.callback.METRICS", {"reward/mean": 0.5})
 
-    assert promise in broken(contract_of(callback))
+    assert promise in broken(CallbackContract, make_callback=lambda _: callback())
 
 
 def test_a_change_of_the_environment_is_told_without_values(
@@ -117,8 +103,9 @@ def test_a_change_of_the_environment_is_told_without_values(
     monkeypatch.setenv("RLVR_TEST_LEFT_BEHIND", "a-secret")
     monkeypatch.setenv("RLVR_TEST_OTHER", "a-secret")
 
+    contract = contract_of(CallbackContract, make_callback=lambda _: ChangesTheEnvironment())
     with pytest.raises(AssertionError) as caught:
-        contract_of(ChangesTheEnvironment)().test_hears_a_whole_run(tmp_path, "done")
+        contract().test_hears_a_whole_run(tmp_path, "done")
 
     assert "RLVR_TEST_LEFT_BEHIND" in str(caught.value)
     assert "RLVR_TEST_OTHER" not in str(caught.value)
@@ -143,4 +130,4 @@ def test_a_slip_in_a_name_is_caught(slip: str, broken: Broken) -> None:
     except TypeError as error:
         assert "did you mean" in str(error)  # noqa: PT017  # either way is right
     else:
-        assert "is_a_callback" in broken(contract_of(callback))
+        assert "is_a_callback" in broken(CallbackContract, make_callback=lambda _: callback())

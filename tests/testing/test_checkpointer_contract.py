@@ -13,16 +13,18 @@ import pytest
 from rlvr import Backend, BuildContext, Checkpoint
 from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.testing import CheckpointerContract
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 
+@breaks("one_changed_byte_is_found", "missing_and_truncated_files_are_found")
 class TrustsFiles(FileCheckpointer):
     def verify(self, checkpoint: Checkpoint) -> None:
         pass
 
 
+@breaks("one_changed_byte_is_found")
 class LoadsUnchecked(FileCheckpointer):
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         honest, self.verify = self.verify, lambda _which: None  # type: ignore[method-assign]
@@ -32,16 +34,19 @@ class LoadsUnchecked(FileCheckpointer):
             self.verify = honest  # type: ignore[method-assign]
 
 
+@breaks("load_gives_back_what_was_saved")
 class LosesTheState(FileCheckpointer):
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         return {**await super().load(which, backend), "note": ""}
 
 
+@breaks("lists_oldest_first")
 class NewestFirst(FileCheckpointer):
     def list(self) -> Sequence[Checkpoint]:
         return super().list()[::-1]
 
 
+@breaks("failing_save_leaves_the_previous_one", "kill_while_saving_leaves_the_previous_one")
 class WritesInPlace(FileCheckpointer):
     """Removes the old checkpoint before the new one is complete."""
 
@@ -51,6 +56,7 @@ class WritesInPlace(FileCheckpointer):
         return await super().save(step, state, backend)
 
 
+@breaks("load_gives_back_what_was_saved")
 class ForgetsTheBackend(FileCheckpointer):
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         from rlvr.testing import TinyBackend
@@ -58,44 +64,28 @@ class ForgetsTheBackend(FileCheckpointer):
         return await super().load(which, TinyBackend())
 
 
+@breaks("lists_oldest_first")
 class NoDigest(FileCheckpointer):
     def list(self) -> Sequence[Checkpoint]:
         return [attrs.evolve(checkpoint, digest="") for checkpoint in super().list()]
 
 
+@breaks("a_pinned_checkpoint_outlives_the_newest")
 class PinsNothing(FileCheckpointer):
     def pin(self, step: int | None) -> None:
         """Forget it."""
 
 
-def contract_of(checkpointer: type) -> type[CheckpointerContract]:
-    """The contract on that checkpointer."""
-
-    class Case(CheckpointerContract):
-        def make_checkpointer(self, directory: Path) -> Any:
-            return checkpointer(FileCheckpointOptions(keep=5), BuildContext(run_dir=directory))
-
-    return Case
+def making(checkpointer: type) -> Callable[[Path], Any]:
+    """Make it in a directory."""
+    options = FileCheckpointOptions(keep=5)
+    return lambda directory: checkpointer(options, BuildContext(run_dir=directory))
 
 
-@pytest.mark.parametrize(
-    ("checkpointer", "promise"),
-    [
-        (TrustsFiles, "one_changed_byte_is_found"),
-        (TrustsFiles, "missing_and_truncated_files_are_found"),
-        (LoadsUnchecked, "one_changed_byte_is_found"),
-        (LosesTheState, "load_gives_back_what_was_saved"),
-        (ForgetsTheBackend, "load_gives_back_what_was_saved"),
-        (NewestFirst, "lists_oldest_first"),
-        (NoDigest, "lists_oldest_first"),
-        (WritesInPlace, "failing_save_leaves_the_previous_one"),
-        (WritesInPlace, "kill_while_saving_leaves_the_previous_one"),
-        (PinsNothing, "a_pinned_checkpoint_outlives_the_newest"),
-    ],
-)
+@pytest.mark.parametrize(("checkpointer", "promise"), breaks.cases)
 def test_faults_are_found(checkpointer: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(contract_of(checkpointer))
+    assert promise in broken(CheckpointerContract, make_checkpointer=making(checkpointer))
 
 
 @pytest.mark.parametrize("slip", ["pins", "pni", "Pins", "_pin"])
@@ -118,4 +108,4 @@ def test_a_stranger_is_no_checkpointer(broken: Any) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(self._inner, name)
 
-    assert broken(contract_of(Stranger)) == {"is_a_checkpointer"}
+    assert broken(CheckpointerContract, make_checkpointer=making(Stranger)) == {"is_a_checkpointer"}

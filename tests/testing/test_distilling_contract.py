@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -11,11 +11,11 @@ import pytest
 
 from rlvr import Datum, DistributionRequest, Loss, Needs, TopK
 from rlvr.testing import LossContract
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
 torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 
 def needs_of(k: int) -> Needs:
@@ -67,44 +67,29 @@ class RightDistillation(Loss):
         return total
 
 
+@breaks("is_a_weighted_sum", "micro_batches_add_up")
 class NormalisesByBatch(RightDistillation):
     def normalised(self, total: Any, data: Sequence[Datum]) -> Any:
         return total / sum(float(d.weights.sum()) for d in data)
 
 
+@breaks("uses_every_output_it_asks_for")
 class LosesTheHead(RightDistillation):
     def head(self, weights: Any) -> Any:
         return weights.detach()
 
 
+@breaks("gives_a_finite_scalar_and_plain_metrics")
 class ReadsADistributionOfNobody(RightDistillation):
     needs = needs_of(2)
 
 
-def contract_of(loss: type) -> type[LossContract]:
-    """The contract on that loss."""
-
-    class Case(LossContract):
-        def make_loss(self) -> Any:
-            return loss()
-
-    return Case
-
-
 def test_a_right_distillation_holds_every_promise(broken: Broken) -> None:
     """It meets its teachers, gets their answers and sees all data at once, as in a run."""
-    assert broken(contract_of(RightDistillation)) == set()
+    assert broken(LossContract, make_loss=RightDistillation) == set()
 
 
-@pytest.mark.parametrize(
-    ("loss", "promise"),
-    [
-        (NormalisesByBatch, "is_a_weighted_sum"),
-        (NormalisesByBatch, "micro_batches_add_up"),
-        (LosesTheHead, "uses_every_output_it_asks_for"),
-        (ReadsADistributionOfNobody, "gives_a_finite_scalar_and_plain_metrics"),
-    ],
-)
+@pytest.mark.parametrize(("loss", "promise"), breaks.cases)
 def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(contract_of(loss))
+    assert promise in broken(LossContract, make_loss=loss)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -10,11 +10,13 @@ import pytest
 
 from rlvr import Datum, Loss, Needs
 from rlvr.testing import LossContract
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
 torch = pytest.importorskip("torch", reason="losses are computed with torch, not installed")
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
+Figures = Mapping[str, float]
+Told = tuple[Any, dict[str, float]]
 
 
 class RightLoss(Loss):
@@ -27,7 +29,7 @@ class RightLoss(Loss):
         data: Sequence[Datum],
         logprobs: Sequence[Any],
         outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    ) -> Told:
         total, top, mean = torch.zeros((), dtype=logprobs[0].dtype), 0.0, 0.0
         for datum, x in zip(data, logprobs, strict=True):
             mask = torch.tensor(datum.mask)
@@ -68,40 +70,48 @@ class RightLoss(Loss):
         return float((weights * ratio).detach().sum())
 
 
+@breaks("tokens_outside_the_mask_do_not_count")
 class IgnoresMask(RightLoss):
     def select(self, x: Any, mask: Any) -> Any:
         return x
 
 
+@breaks("is_a_weighted_sum")
 class NormalisesItself(RightLoss):
     def weights(self, datum: Datum) -> Any:
         return datum.mask / datum.mask.sum()
 
 
+@breaks("stays_finite_at_extreme_logprobs")
 class Overflows(RightLoss):
     def ratio(self, gap: Any) -> Any:
         return gap.exp()
 
 
+@breaks("reads_only_what_it_declares")
 class ReadsTheTeacherToo(RightLoss):
     def reference(self, datum: Datum) -> Any:
         return datum.annotations.get("teacher", datum.annotations["reference"])
 
 
+@breaks("reads_only_what_it_declares")
 class ReadsUndeclared(RightLoss):
     needs = Needs()
 
 
+@breaks("on_policy_gradient_is_reinforce")
 class WrongSign(RightLoss):
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return -ratio * advantages
 
 
+@breaks("zero_advantages_give_no_policy_gradient")
 class RewardsConfidence(RightLoss):
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return ratio * advantages + 0.01 * x
 
 
+@breaks("on_policy_gradient_is_reinforce")
 class ForgetsTheRatio(RightLoss):
     """Cuts the gradient on policy: the ratio is a constant."""
 
@@ -109,33 +119,33 @@ class ForgetsTheRatio(RightLoss):
         return ratio.detach() * advantages + 0 * x
 
 
+@breaks("micro_batches_add_up")
 class AveragesOverData(RightLoss):
     """Divides by the number of data it happens to see."""
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         loss, metrics = super().__call__(data, logprobs, outputs)
         return loss, {name: value / len(data) for name, value in metrics.items()}
 
 
+@breaks("is_a_weighted_sum")
 class IgnoresWeightsInMetrics(RightLoss):
     def mean(self, weights: Any, ratio: Any) -> float:
         return float(ratio.detach().mean())
 
 
+@breaks("gives_a_finite_scalar_and_plain_metrics")
 class GivesTensors(RightLoss):
     def mean(self, weights: Any, ratio: Any) -> Any:
         return (weights * ratio).sum().detach()
 
 
+@breaks("needs_are_declared")
 class NeedsAList(RightLoss):
     needs = ["reference"]  # type: ignore[assignment] # noqa: RUF012  # both are the fault
 
 
+@breaks("keeps_nothing_between_calls")
 class CountsCalls(RightLoss):
     """Decays with every call."""
 
@@ -147,31 +157,23 @@ class CountsCalls(RightLoss):
         return ratio * advantages / self._calls
 
 
+@breaks("keeps_nothing_between_calls")
 class WritesIntoItsInput(RightLoss):
     def credit(self, ratio: Any, advantages: Any, x: Any) -> Any:
         return ratio * advantages
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         answer = super().__call__(data, logprobs, outputs)
         for x in logprobs:
             x.data.clamp_(min=-0.5)
         return answer
 
 
+@breaks("order_of_data_does_not_matter")
 class LooksAtTheFirstDatum(RightLoss):
     """A baseline that depends on the order of the data."""
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         self._first = float(data[0].advantages.max())
         return super().__call__(data, logprobs, outputs)
 
@@ -184,12 +186,7 @@ class WithValue(RightLoss):
 
     needs = Needs(annotations={"reference"}, outputs={"value"})
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         total, metrics = super().__call__(data, logprobs, outputs)
         for datum, x in zip(data, self.values(outputs), strict=True):
             mask = torch.tensor(datum.mask)
@@ -204,21 +201,19 @@ class WithValue(RightLoss):
         return x[mask]
 
 
+@breaks("uses_every_output_it_asks_for")
 class IgnoresItsOutput(WithValue):
     def own(self, x: Any, mask: Any) -> Any:
         return x[mask].detach()
 
 
+@breaks("uses_every_output_it_asks_for")
 class DoesWithoutItsOutput(WithValue):
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Any, logprobs: Any, outputs: Any) -> Told:
         return super().__call__(data, logprobs, {"value": outputs.get("value", logprobs)})
 
 
+@breaks("tokens_outside_the_mask_do_not_count")
 class LetsOutputsLeak(WithValue):
     """Multiplies by the mask instead of selecting: NaN times zero is NaN."""
 
@@ -229,58 +224,56 @@ class LetsOutputsLeak(WithValue):
 class Adapts(RightLoss):
     """Keeps a weight that grows with the KL."""
 
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         return {"coef": memory.get("coef", 1.0) + metrics.get("kl/reference", 0.0)}
 
-    def with_memory(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Figures) -> Any:
         return type(self)()
 
-    def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
+    def warnings(self, metrics: Figures) -> Iterable[str]:
         return ["far"] if metrics.get("kl/reference", 0.0) > 0.1 else []
 
 
+@breaks("what_adapts_is_kept_in_the_memory")
 class WritesIntoItsMemory(Adapts):
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         memory["coef"] = 2.0  # type: ignore[index]  # the fault
         return memory
 
 
+@breaks("what_adapts_is_kept_in_the_memory")
 class RemembersTensors(Adapts):
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         return {"coef": torch.ones(())}  # type: ignore[dict-item]  # the fault
 
 
+@breaks("what_adapts_is_kept_in_the_memory")
 class RecallsAnotherPart(Adapts):
-    def with_memory(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Figures) -> Any:
         return RightLoss()
 
 
+@breaks("an_empty_memory_changes_nothing")
 class StartsElsewhere(Adapts):
     """Forgets its options when it recalls an empty memory."""
 
     def __init__(self, step: float = 1.0) -> None:
         self._step = step
 
-    def adapted(
-        self, memory: Mapping[str, float], metrics: Mapping[str, float]
-    ) -> Mapping[str, float]:
+    def adapted(self, memory: Figures, metrics: Figures) -> Figures:
         return {"coef": self._step}
 
-    def with_memory(self, memory: Mapping[str, float]) -> Any:
+    def with_memory(self, memory: Figures) -> Any:
         return type(self)(memory.get("coef", 0.0))
 
 
+@breaks("warnings_are_sentences")
 class CriesWolf(Adapts):
-    def warnings(self, metrics: Mapping[str, float]) -> Iterable[str]:
+    def warnings(self, metrics: Figures) -> Iterable[str]:
         return ["something may be wrong"]
 
 
+@breaks("reads_the_samplers_logprobs_if_it_says_so")
 class ClaimsARatio(RightLoss):
     """It reads no logprobs of the sampler, and does not say so."""
 
@@ -288,87 +281,49 @@ class ClaimsARatio(RightLoss):
         return advantages * x
 
 
+@breaks("weighs_the_tokens_of_all_data")
 class WeighsMoreThanOne(RightLoss):
     def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         return [attrs.evolve(d, weights=2 * d.weights) for d in data]
 
 
+@breaks("does_without_what_it_does_not_ask_for")
 class DeniesItsRatio(RightLoss):
     importance_weighted = False
 
 
+@breaks("does_without_what_it_does_not_ask_for")
 class DeniesItsLogprobs(WithValue):
     needs = Needs(annotations={"reference"}, outputs={"value"}, logprobs=False)
 
 
+@breaks("says_what_it_needs")
 class ReadsNothing(RightLoss):
     needs = Needs(annotations={"reference"}, logprobs=False)
 
 
+@breaks("weighs_the_tokens_of_all_data")
 class DropsDataOfAnUpdate(RightLoss):
     def token_weights(self, data: Sequence[Datum]) -> list[Datum]:
         return list(data[1:])
 
 
+@breaks("names_a_builtin_form_or_none")
 class IsNamedByAText(RightLoss):
     def builtin_form(self) -> Any:
         return "importance_sampling"
 
 
-def contract_of(loss: type) -> type[LossContract]:
-    """The contract on that loss."""
-
-    class Case(LossContract):
-        def make_loss(self) -> Any:
-            return loss()
-
-    return Case
-
-
 @pytest.mark.parametrize("loss", [RightLoss, WithValue, Adapts])
 def test_a_right_loss_holds_every_promise(loss: type, broken: Broken) -> None:
     """The kit raises no false alarm."""
-    assert broken(contract_of(loss)) == set()
+    assert broken(LossContract, make_loss=loss) == set()
 
 
-@pytest.mark.parametrize(
-    ("loss", "promise"),
-    [
-        (IgnoresMask, "tokens_outside_the_mask_do_not_count"),
-        (NormalisesItself, "is_a_weighted_sum"),
-        (Overflows, "stays_finite_at_extreme_logprobs"),
-        (ReadsTheTeacherToo, "reads_only_what_it_declares"),
-        (ReadsUndeclared, "reads_only_what_it_declares"),
-        (WrongSign, "on_policy_gradient_is_reinforce"),
-        (RewardsConfidence, "zero_advantages_give_no_policy_gradient"),
-        (ForgetsTheRatio, "on_policy_gradient_is_reinforce"),
-        (IgnoresWeightsInMetrics, "is_a_weighted_sum"),
-        (AveragesOverData, "micro_batches_add_up"),
-        (GivesTensors, "gives_a_finite_scalar_and_plain_metrics"),
-        (NeedsAList, "needs_are_declared"),
-        (CountsCalls, "keeps_nothing_between_calls"),
-        (WritesIntoItsInput, "keeps_nothing_between_calls"),
-        (LooksAtTheFirstDatum, "order_of_data_does_not_matter"),
-        (IgnoresItsOutput, "uses_every_output_it_asks_for"),
-        (DoesWithoutItsOutput, "uses_every_output_it_asks_for"),
-        (LetsOutputsLeak, "tokens_outside_the_mask_do_not_count"),
-        (WritesIntoItsMemory, "what_adapts_is_kept_in_the_memory"),
-        (RemembersTensors, "what_adapts_is_kept_in_the_memory"),
-        (RecallsAnotherPart, "what_adapts_is_kept_in_the_memory"),
-        (StartsElsewhere, "an_empty_memory_changes_nothing"),
-        (CriesWolf, "warnings_are_sentences"),
-        (ClaimsARatio, "reads_the_samplers_logprobs_if_it_says_so"),
-        (WeighsMoreThanOne, "weighs_the_tokens_of_all_data"),
-        (DeniesItsRatio, "does_without_what_it_does_not_ask_for"),
-        (DeniesItsLogprobs, "does_without_what_it_does_not_ask_for"),
-        (ReadsNothing, "says_what_it_needs"),
-        (DropsDataOfAnUpdate, "weighs_the_tokens_of_all_data"),
-        (IsNamedByAText, "names_a_builtin_form_or_none"),
-    ],
-)
+@pytest.mark.parametrize(("loss", "promise"), breaks.cases)
 def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(contract_of(loss))
+    assert promise in broken(LossContract, make_loss=loss)
 
 
 def test_pure_distillation_may_ignore_advantages(broken: Broken) -> None:
@@ -383,8 +338,8 @@ def test_pure_distillation_may_ignore_advantages(broken: Broken) -> None:
     class SaysSo(NoCredit):
         is_policy_gradient = False
 
-    assert broken(contract_of(SaysSo)) == set()
-    assert broken(contract_of(NoCredit)) == {
+    assert broken(LossContract, make_loss=SaysSo) == set()
+    assert broken(LossContract, make_loss=NoCredit) == {
         "on_policy_gradient_is_reinforce",
         "zero_advantages_give_no_policy_gradient",
     }

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from rlvr.testing import PluginContract
-from rlvr.testing.contract import Contract
-
-Broken = Callable[[type[Contract]], set[str]]
+from tests.testing.conftest import Broken
 
 RIGHT = """
 from attrs import frozen

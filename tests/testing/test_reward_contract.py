@@ -7,7 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,14 +27,15 @@ from rlvr import (
     VerifierError,
 )
 from rlvr.testing import RewardContract, ToyReward, ToyTask
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults, contract_of
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 (PROBLEM, OTHER, *_) = ToyTask().problems("train")
 CASE = (PROBLEM, Trajectory.from_text(PROBLEM.id, "x"))
 
 
+@breaks("same_answer_same_reward")
 class Random(ToyReward):
     turns: Iterator[int] = itertools.count()
 
@@ -43,18 +44,21 @@ class Random(ToyReward):
         return attrs.evolve(verdict, value=verdict.value * (1 - 1e-3 * (next(self.turns) % 2)))
 
 
+@breaks("values_stay_within_the_declared_bounds")
 class Unbounded(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         verdict = await super().__call__(problem, trajectory)
         return attrs.evolve(verdict, value=verdict.value - 0.5)
 
 
+@breaks("hostile_text_is_judged_like_any_other")
 class ChokesOnGarbage(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         trajectory.completion.encode("ascii")
         return await super().__call__(problem, trajectory)
 
 
+@breaks("hostile_text_is_judged_like_any_other")
 class LikesLength(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         is_long = len(trajectory.completion) > 10_000
@@ -63,6 +67,7 @@ class LikesLength(ToyReward):
         )
 
 
+@breaks("repeating_the_prompt_earns_no_top")
 class LikesEcho(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         is_echo = trajectory.completion == problem.prompt[0].content
@@ -71,27 +76,32 @@ class LikesEcho(ToyReward):
         )
 
 
+@breaks("empty_answer_earns_nothing")
 class GivesHope(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         verdict = await super().__call__(problem, trajectory)
         return verdict if trajectory.completion else attrs.evolve(verdict, value=0.2)
 
 
+@breaks("wrong_answers_earn_less", "cheats_earn_no_top")
 class TakesAnything(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         return Reward(value=1, score01=1)
 
 
+@breaks("right_answer_earns_the_top")
 class ReturnsAFloat(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
         return 1.0
 
 
+@breaks("verdict_keys_tell_answers_apart")
 class OneKeyForAll(ToyReward):
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
         return super().verdict_key(problem, Trajectory.from_text(problem.id, ""))
 
 
+@breaks("verdict_keys_tell_answers_apart")
 class PlainTextKey(ToyReward):
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str | None:
         return trajectory.completion
@@ -113,6 +123,7 @@ class ChangesTheEnvironment(ToyReward):
         return await super().__call__(problem, trajectory)
 
 
+@breaks("judges_several_at_once")
 class MixesUpCalls(ToyReward):
     """Keeps the answer in itself while it waits."""
 
@@ -127,6 +138,7 @@ class ToolIsMissing(ToyReward):
         raise VerifierError("no simulator")
 
 
+@breaks("right_answer_earns_the_top")
 class ZeroWhenToolIsMissing(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
         return Reward(value=0, score01=0)
@@ -173,6 +185,7 @@ class HasNoOpinion(ToyReward):
         """Neither on right answers nor on wrong ones."""
 
 
+@breaks("second_opinions_confirm_what_is_right_and_nothing_else")
 class RejectsWhatIsRight(ToyReward):
     has_second_opinion = True
 
@@ -180,6 +193,7 @@ class RejectsWhatIsRight(ToyReward):
         return Reward(value=0, score01=0)
 
 
+@breaks("second_opinions_confirm_what_is_right_and_nothing_else")
 class ConfirmsAnything(ToyReward):
     has_second_opinion = True
 
@@ -187,6 +201,7 @@ class ConfirmsAnything(ToyReward):
         return Reward(value=1, score01=1)
 
 
+@breaks("second_opinions_confirm_what_is_right_and_nothing_else")
 class ThinksInNumbers(ToyReward):
     has_second_opinion = True
 
@@ -194,6 +209,7 @@ class ThinksInNumbers(ToyReward):
         return 1.0
 
 
+@breaks("judges_several_at_once")
 class RacesAtFirst(ToyReward):
     """Whoever comes while the first call still opens its table finds none."""
 
@@ -208,11 +224,13 @@ class RacesAtFirst(ToyReward):
         return verdict if self.is_open else Reward(value=0, score01=0)
 
 
+@breaks("is_a_reward_that_declares_what_it_can")
 class HidesItsSecondJudge(ToyReward):
     async def second_opinion(self, problem: Problem, trajectory: Trajectory) -> Any:
         return await ToyReward()(problem, trajectory)
 
 
+@breaks("is_a_reward_that_declares_what_it_can")
 class PromisesASecondJudge(ToyReward):
     has_second_opinion = True
 
@@ -229,31 +247,25 @@ class StandsDeaf(RewardWrapper):
         self.has_second_opinion = False
 
 
+@breaks("a_reseeded_reward_keeps_its_second_judge")
 class ForgetsWhenReseeded(HasASecondJudge):
     def with_seed(self, seed: int) -> ToyReward:
         return ToyReward()
 
 
-def contract_of(reward: Any, broken_reward: type = ToolIsMissing) -> type[RewardContract]:
-    """The contract on that reward."""
+class OnToys(RewardContract):
+    """What every reward of these tests is asked."""
 
-    class Case(RewardContract):
-        def make_reward(self) -> Any:
-            return reward()
+    make_broken_reward = ToolIsMissing
 
-        def right(self) -> tuple[Problem, Trajectory]:
-            return PROBLEM, Trajectory.from_text(PROBLEM.id, "b")
+    def right(self) -> tuple[Problem, Trajectory]:
+        return PROBLEM, Trajectory.from_text(PROBLEM.id, "b")
 
-        def wrong(self) -> Sequence[tuple[Problem, Trajectory]]:
-            return [(OTHER, Trajectory.from_text(OTHER.id, "z"))]
+    def wrong(self) -> Sequence[tuple[Problem, Trajectory]]:
+        return [(OTHER, Trajectory.from_text(OTHER.id, "z"))]
 
-        def cheats(self) -> Sequence[tuple[Problem, Trajectory]]:
-            return [(PROBLEM, Trajectory.from_text(PROBLEM.id, "abcdefghijklmnopqrstuvwxyz"))]
-
-        def make_broken_reward(self) -> Any:
-            return broken_reward()
-
-    return Case
+    def cheats(self) -> Sequence[tuple[Problem, Trajectory]]:
+        return [(PROBLEM, Trajectory.from_text(PROBLEM.id, "abcdefghijklmnopqrstuvwxyz"))]
 
 
 @pytest.mark.parametrize(
@@ -265,43 +277,24 @@ def contract_of(reward: Any, broken_reward: type = ToolIsMissing) -> type[Reward
 )
 def test_a_right_reward_holds_every_promise(reward: Any, broken: Broken) -> None:
     """The kit raises no false alarm, also where a reward must be opened or has no verdict."""
-    assert broken(contract_of(reward)) == set()
+    assert broken(OnToys, make_reward=reward) == set()
 
 
 @pytest.mark.parametrize(
     ("reward", "promise"),
     [
-        (Random, "same_answer_same_reward"),
-        (Unbounded, "values_stay_within_the_declared_bounds"),
-        (ChokesOnGarbage, "hostile_text_is_judged_like_any_other"),
-        (LikesLength, "hostile_text_is_judged_like_any_other"),
-        (LikesEcho, "repeating_the_prompt_earns_no_top"),
-        (GivesHope, "empty_answer_earns_nothing"),
-        (TakesAnything, "wrong_answers_earn_less"),
-        (TakesAnything, "cheats_earn_no_top"),
-        (ReturnsAFloat, "right_answer_earns_the_top"),
-        (OneKeyForAll, "verdict_keys_tell_answers_apart"),
-        (PlainTextKey, "verdict_keys_tell_answers_apart"),
-        (MixesUpCalls, "judges_several_at_once"),
-        (ZeroWhenToolIsMissing, "right_answer_earns_the_top"),
-        (RejectsWhatIsRight, "second_opinions_confirm_what_is_right_and_nothing_else"),
-        (ConfirmsAnything, "second_opinions_confirm_what_is_right_and_nothing_else"),
-        (ThinksInNumbers, "second_opinions_confirm_what_is_right_and_nothing_else"),
-        (RacesAtFirst, "judges_several_at_once"),
-        (HidesItsSecondJudge, "is_a_reward_that_declares_what_it_can"),
-        (PromisesASecondJudge, "is_a_reward_that_declares_what_it_can"),
+        *breaks.cases,
         (partial(StandsDeaf, HasASecondJudge()), "is_a_reward_that_declares_what_it_can"),
-        (ForgetsWhenReseeded, "a_reseeded_reward_keeps_its_second_judge"),
     ],
 )
 def test_faults_are_found(reward: Any, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(contract_of(reward))
+    assert promise in broken(OnToys, make_reward=reward)
 
 
 def test_a_failure_told_as_zero_is_found(broken: Broken) -> None:
     """A verifier that gives 0 when its tool is missing fails: infrastructure is never a reward."""
-    found = broken(contract_of(ToyReward, ZeroWhenToolIsMissing))
+    found = broken(OnToys, make_reward=ToyReward, make_broken_reward=ZeroWhenToolIsMissing)
 
     assert found == {"broken_verifier_raises_and_never_scores"}
 
@@ -316,14 +309,14 @@ class RefusesAnswers(ToyReward):
 def test_an_answer_that_is_refused_is_a_broken_promise() -> None:
     """`plugins check` takes a ConfigError for a refusal of options; of answers there is none."""
     with pytest.raises(AssertionError, match="it raised ConfigError"):
-        contract_of(RefusesAnswers)().test_empty_answer_earns_nothing()
+        contract_of(OnToys, make_reward=RefusesAnswers)().test_empty_answer_earns_nothing()
 
 
 def test_a_child_left_running_is_found() -> None:
     """A process that outlives its verification is named."""
     try:
         with pytest.raises(AssertionError, match="child processes still run"):
-            contract_of(LeavesAChild)().test_leaves_nothing_behind()
+            contract_of(OnToys, make_reward=LeavesAChild)().test_leaves_nothing_behind()
     finally:
         for child in LeavesAChild.children:
             child.kill()
@@ -335,7 +328,7 @@ def test_a_changed_environment_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("RLVR_TEST_LEFT_BEHIND", "before")
 
     with pytest.raises(AssertionError):
-        contract_of(ChangesTheEnvironment)().test_leaves_nothing_behind()
+        contract_of(OnToys, make_reward=ChangesTheEnvironment)().test_leaves_nothing_behind()
 
 
 SLIPS = (
@@ -361,7 +354,7 @@ def test_a_likeness_of_an_optional_name_fails_the_kit(broken: Broken) -> None:
         other = type("Likely", (ToyReward,), {"second_opinion_of": lambda self: None})
 
     for reward in (likeness, other):
-        assert broken(contract_of(reward)) == {"is_a_reward_that_declares_what_it_can"}
+        assert broken(OnToys, make_reward=reward) == {"is_a_reward_that_declares_what_it_can"}
 
 
 class HasTheLot(HasASecondJudge):

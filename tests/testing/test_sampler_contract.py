@@ -15,9 +15,9 @@ from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.references import ReferenceSampler
 from rlvr.rollouts.rollout import rollout
 from rlvr.testing import SamplerContract
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 
 class Changed(GroupSampler):
@@ -26,8 +26,11 @@ class Changed(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
     ) -> AsyncGenerator[Trajectory]:
-        async for trajectory in super().sample(policy, task, problem, params):
+        async for trajectory in super().sample(policy, task, problem, self.asked(params)):
             yield self.change(trajectory, policy)
+
+    def asked(self, params: SamplingParams) -> SamplingParams:
+        return params
 
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return trajectory
@@ -41,6 +44,14 @@ def with_segments(trajectory: Trajectory, change: Callable[[Segment], Segment]) 
     )
 
 
+def with_logprobs(trajectory: Trajectory) -> Trajectory:
+    """The trajectory with made-up logprobs of the policy's tokens."""
+    return with_segments(
+        trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
+    )
+
+
+@breaks("tokens_and_logprobs_are_those_drawn")
 class TokenisesAgain(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         def again(segment: Segment) -> Segment:
@@ -50,32 +61,30 @@ class TokenisesAgain(Changed):
         return with_segments(trajectory, again)
 
 
+@breaks("tokens_and_logprobs_are_those_drawn")
 class InventsLogprobs(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
-        return with_segments(
-            trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
-        )
+        return with_logprobs(trajectory)
 
 
+@breaks("it_draws_as_it_declares")
 class SaysItDrawsNothing(GroupSampler):
     draws_from_policy = False
 
 
+@breaks("it_draws_as_it_declares")
 class MakesUpReferences(ReferenceSampler):
     """Nothing is asked of the policy, and the text has logprobs all the same."""
 
     def __init__(self) -> None:
         super().__init__(None, BuildContext())
 
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        async for trajectory in super().sample(policy, task, problem, params):
-            yield with_segments(
-                trajectory, lambda s: attrs.evolve(s, logprobs=np.zeros(len(s.tokens)) - 1)
-            )
+    async def sample(self, *asked: Any) -> AsyncGenerator[Trajectory]:
+        async for trajectory in super().sample(*asked):
+            yield with_logprobs(trajectory)
 
 
+@breaks("several_turns_keep_who_wrote_what")
 class TrainsOnTheEnvironment(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         segments = [
@@ -87,73 +96,72 @@ class TrainsOnTheEnvironment(Changed):
         return attrs.evolve(trajectory, segments=segments)
 
 
+@breaks("prompt_comes_first_and_is_not_the_policys")
 class ForgetsThePrompt(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, segments=trajectory.segments[1:])
 
 
+@breaks("records_who_sampled_and_how")
 class ForgetsWhoSampled(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, policy_version=0)
 
 
+@breaks("seeds_differ_and_repeat")
 class SameSeeds(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, seed=1)
 
 
+@breaks("truncated_completions_say_so")
 class NeverTruncates(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, finish="stop")
 
 
+@breaks("group_size_and_order")
 class Unplaced(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, index=0)
 
 
+@breaks("group_size_and_order")
 class OfAnother(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:
         return attrs.evolve(trajectory, problem_id="another")
 
 
-class OneTooFew(GroupSampler):
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        fewer = attrs.evolve(params, group_size=params.group_size - 1)
-        async for trajectory in super().sample(policy, task, problem, fewer):
-            yield trajectory
+@breaks("group_size_and_order")
+class OneTooFew(Changed):
+    def asked(self, params: SamplingParams) -> SamplingParams:
+        return attrs.evolve(params, group_size=params.group_size - 1)
 
 
-class IgnoresTheSeed(GroupSampler):
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        same = attrs.evolve(params, seed=0)
-        async for trajectory in super().sample(policy, task, problem, same):
-            yield trajectory
+@breaks("seeds_differ_and_repeat")
+class IgnoresTheSeed(Changed):
+    def asked(self, params: SamplingParams) -> SamplingParams:
+        return attrs.evolve(params, seed=0)
 
 
+@breaks("one_failure_does_not_sink_a_group")
 class Sinks(GroupSampler):
     """Gives nothing where a rollout failed."""
 
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        found = [t async for t in super().sample(policy, task, problem, params)]
+    async def sample(self, *asked: Any) -> AsyncGenerator[Trajectory]:
+        found = [t async for t in super().sample(*asked)]
         for trajectory in found if all(t.finish != "error" for t in found) else []:
             yield trajectory
 
 
+@breaks("trajectories_come_as_they_end")
 class WaitsForAll(GroupSampler):
-    async def sample(
-        self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
-    ) -> AsyncGenerator[Trajectory]:
-        for trajectory in [t async for t in super().sample(policy, task, problem, params)]:
+    async def sample(self, *asked: Any) -> AsyncGenerator[Trajectory]:
+        for trajectory in [t async for t in super().sample(*asked)]:
             yield trajectory
 
 
+@breaks("nothing_is_left_running")
 class LeavesThemRunning(GroupSampler):
     async def sample(
         self, policy: Policy, task: Task, problem: Problem, params: SamplingParams
@@ -166,6 +174,7 @@ class LeavesThemRunning(GroupSampler):
             yield await ended
 
 
+@breaks("group_size_and_order")
 class Lists(GroupSampler):
     """As samplers were in the first edition."""
 
@@ -173,41 +182,10 @@ class Lists(GroupSampler):
         return [t async for t in super().sample(*asked)]
 
 
-def contract_of(sampler: type) -> type[SamplerContract]:
-    """The contract on that sampler."""
-
-    class Case(SamplerContract):
-        def make_sampler(self) -> Any:
-            return sampler()
-
-    return Case
-
-
-@pytest.mark.parametrize(
-    ("sampler", "promise"),
-    [
-        (Unplaced, "group_size_and_order"),
-        (OfAnother, "group_size_and_order"),
-        (Lists, "group_size_and_order"),
-        (OneTooFew, "group_size_and_order"),
-        (TokenisesAgain, "tokens_and_logprobs_are_those_drawn"),
-        (InventsLogprobs, "tokens_and_logprobs_are_those_drawn"),
-        (TrainsOnTheEnvironment, "several_turns_keep_who_wrote_what"),
-        (SaysItDrawsNothing, "it_draws_as_it_declares"),
-        (MakesUpReferences, "it_draws_as_it_declares"),
-        (ForgetsThePrompt, "prompt_comes_first_and_is_not_the_policys"),
-        (ForgetsWhoSampled, "records_who_sampled_and_how"),
-        (SameSeeds, "seeds_differ_and_repeat"),
-        (IgnoresTheSeed, "seeds_differ_and_repeat"),
-        (NeverTruncates, "truncated_completions_say_so"),
-        (Sinks, "one_failure_does_not_sink_a_group"),
-        (WaitsForAll, "trajectories_come_as_they_end"),
-        (LeavesThemRunning, "nothing_is_left_running"),
-    ],
-)
+@pytest.mark.parametrize(("sampler", "promise"), breaks.cases)
 def test_faults_are_found(
     sampler: type, promise: str, broken: Broken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each planted fault fails the test whose promise it breaks; the kit waits shortly for it."""
     monkeypatch.setattr("rlvr.testing.sampler._PATIENCE_S", 0.5)
-    assert promise in broken(contract_of(sampler))
+    assert promise in broken(SamplerContract, make_sampler=sampler)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,20 +13,8 @@ from rlvr import BuildContext, Curriculum, Episode, NearMissWarning, Probe, Prob
 from rlvr.curriculum.builtin import Epochs
 from rlvr.parts.base import Part
 from rlvr.testing import CurriculumContract, TaskContract, ToyTask
-from rlvr.testing.contract import Contract
 from rlvr.testing.fakes.toy import ToyEpisode
-
-Broken = Callable[[type[Contract]], set[str]]
-
-
-def contract_of(make: Callable[[], Any]) -> type[TaskContract]:
-    """The contract on a task; no reward judges it."""
-
-    class Case(TaskContract):
-        def make_task(self) -> Any:
-            return make()
-
-    return Case
+from tests.testing.conftest import Broken
 
 
 def with_episode(episode: Callable[[Problem], Any]) -> Any:
@@ -80,7 +69,7 @@ def test_every_misspelt_name_is_caught(base: type[Part], broken: Broken) -> None
                 except TypeError:
                     continue  # refused when the class is made
             make = part if base is Task else lambda part=part: with_episode(part)
-            assert "names_are_those_of_a_task" in broken(contract_of(make)), slip
+            assert "names_are_those_of_a_task" in broken(TaskContract, make_task=make), slip
 
 
 @pytest.mark.parametrize("name", ["is_offlin", "discoversProblems", "curriculum_options"])
@@ -92,7 +81,7 @@ def test_a_misspelt_field_of_an_instance_is_caught(name: str, broken: Broken) ->
         setattr(task, name, True)
         return task
 
-    assert broken(contract_of(make)) == {"names_are_those_of_a_task"}
+    assert broken(TaskContract, make_task=make) == {"names_are_those_of_a_task"}
 
 
 def test_a_likeness_that_was_only_warned_of_fails(broken: Broken) -> None:
@@ -102,14 +91,14 @@ def test_a_likeness_that_was_only_warned_of_fails(broken: Broken) -> None:
         class Likely(ToyTask):
             def measured_x(self) -> None: ...
 
-    assert broken(contract_of(Likely)) == {"names_are_those_of_a_task"}
+    assert broken(TaskContract, make_task=Likely) == {"names_are_those_of_a_task"}
 
     class Meant(ToyTask):
         not_a_part_method = frozenset({"measured_x"})
 
         def measured_x(self) -> None: ...
 
-    assert broken(contract_of(Meant)) == set()
+    assert broken(TaskContract, make_task=Meant) == set()
 
 
 class Lookalike:
@@ -127,14 +116,13 @@ def test_a_part_without_the_base_class_fails(broken: Broken) -> None:
     class Loose:
         def prompt(self) -> None: ...
 
-    class Case(CurriculumContract):
-        def make_curriculum(self) -> Any:
-            return type("Loose", (), {"choose": Epochs(None, BuildContext()).choose})()
-
-    assert "names_are_those_of_a_task" in broken(contract_of(Lookalike))
-    loose = contract_of(lambda: with_episode(lambda problem: Loose()))
-    assert "names_are_those_of_a_task" in broken(loose)
-    assert broken(Case) == {"names_are_those_of_a_curriculum"}
+    curriculum = type("Loose", (), {"choose": Epochs(None, BuildContext()).choose})
+    assert "names_are_those_of_a_task" in broken(TaskContract, make_task=Lookalike)
+    loose = partial(with_episode, lambda problem: Loose())
+    assert "names_are_those_of_a_task" in broken(TaskContract, make_task=loose)
+    assert broken(CurriculumContract, make_curriculum=curriculum) == {
+        "names_are_those_of_a_curriculum"
+    }
 
 
 class Declares(ToyTask):
@@ -191,7 +179,7 @@ class SaysTokens(ToyEpisode):
 )  # fmt: skip
 def test_what_is_declared_and_what_is_defined_agree(make: Any, broken: Broken) -> None:
     """Either without the other is found."""
-    assert broken(contract_of(make)) == {"declares_what_it_can_do"}
+    assert broken(TaskContract, make_task=make) == {"declares_what_it_can_do"}
 
 
 def test_an_ability_may_be_switched_off(broken: Broken) -> None:
@@ -210,7 +198,7 @@ def test_an_ability_may_be_switched_off(broken: Broken) -> None:
             return Epochs(None, BuildContext())
 
     for task in (Idle, Busy, Ordered):
-        assert broken(contract_of(task)) == set()
+        assert broken(TaskContract, make_task=task) == set()
 
 
 def test_a_wrong_choice_of_the_tasks_own_curriculum_is_found(broken: Broken) -> None:
@@ -224,7 +212,7 @@ def test_a_wrong_choice_of_the_tasks_own_curriculum_is_found(broken: Broken) -> 
         def curriculum(self) -> Curriculum:
             return Short(None, BuildContext())
 
-    found = broken(contract_of(Hurried))
+    found = broken(TaskContract, make_task=Hurried)
     assert found == {"choices_are_functions_of_step_and_history"}
 
 
@@ -243,8 +231,8 @@ def test_reasons_and_results_have_their_form(broken: Broken) -> None:
         def result(self) -> Any:
             return {"files": {}}
 
-    assert broken(contract_of(Silent)) == {"says_why_in_words"}
-    assert broken(contract_of(Vague)) == {"says_why_in_words"}
+    assert broken(TaskContract, make_task=Silent) == {"says_why_in_words"}
+    assert broken(TaskContract, make_task=Vague) == {"says_why_in_words"}
     assert "episodes_begin_with_the_prompt_and_end" in broken(
-        contract_of(lambda: with_episode(Untidy))
+        TaskContract, make_task=partial(with_episode, Untidy)
     )

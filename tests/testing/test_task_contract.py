@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import attrs
@@ -10,17 +11,19 @@ import pytest
 
 from rlvr import Message, Problem, Trajectory
 from rlvr.testing import TaskContract, ToyReward, ToyTask
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
 
 
+@breaks("ids_are_unique")
 class RepeatsAnId(ToyTask):
     def problems(self, split: str) -> Iterable[Problem]:
         for problem in super().problems(split):
             yield attrs.evolve(problem, id=problem.id.replace("after-b", "after-a"))
 
 
+@breaks("loads_the_same_every_time")
 class ForgetsItsOrder(ToyTask):
     loads = 0
 
@@ -29,17 +32,20 @@ class ForgetsItsOrder(ToyTask):
         return list(super().problems(split))[:: (-1) ** self.loads]
 
 
+@breaks("splits_are_disjoint")
 class LeaksTheTestSplit(ToyTask):
     def problems(self, split: str) -> Iterable[Problem]:
         for problem in super().problems("all" if split == "train" else split):
             yield attrs.evolve(problem, split=split) if split == "train" else problem
 
 
+@breaks("each_split_has_problems")
 class HasNoTestSplit(ToyTask):
     def problems(self, split: str) -> Iterable[Problem]:
         return [] if split == "test" else super().problems(split)
 
 
+@breaks("prompt_does_not_hold_the_answer")
 class TellsTheAnswer(ToyTask):
     SECRET = "module adder(input a, input b, output y);"
 
@@ -52,12 +58,14 @@ class TellsTheAnswer(ToyTask):
         return Trajectory.from_text(problem.id, self.SECRET)
 
 
+@breaks("problems_pickle")
 class CannotPickle(ToyTask):
     def problems(self, split: str) -> Iterable[Problem]:
         for problem in super().problems(split):
             yield attrs.evolve(problem, payload=lambda: None)
 
 
+@breaks("episodes_begin_with_the_prompt_and_end")
 class NeverEnds(ToyTask):
     def episode(self, problem: Problem) -> Any:
         return super().episode(attrs.evolve(problem, payload=Endless()))
@@ -67,6 +75,7 @@ class Endless:
     turns = float("inf")
 
 
+@breaks("episodes_are_independent")
 class SharesItsEpisode(ToyTask):
     def __init__(self) -> None:
         super().__init__()
@@ -77,16 +86,19 @@ class SharesItsEpisode(ToyTask):
         return self._only
 
 
+@breaks("reference_earns_the_top")
 class WrongReference(ToyTask):
     def reference(self, problem: Problem) -> Trajectory | None:
         return Trajectory.from_text(problem.id, "?")
 
 
+@breaks("unsupported_rows_have_reasons")
 class DropsInSilence(ToyTask):
     def unsupported(self) -> Mapping[str, str]:
         return {"row-7": " "}
 
 
+@breaks("each_split_has_problems")
 class EmptyPrompt(ToyTask):
     def problems(self, split: str) -> Iterable[Problem]:
         for problem in super().problems(split):
@@ -101,49 +113,22 @@ class Generous(ToyReward):
         return attrs.evolve(verdict, value=max(verdict.value, 0.1))
 
 
-def contract_of(task: type, reward: type = ToyReward) -> type[TaskContract]:
-    """The contract on that task."""
-
-    class Case(TaskContract):
-        def make_task(self) -> Any:
-            return task()
-
-        def make_reward(self) -> Any:
-            return reward()
-
-    return Case
-
-
 @pytest.mark.parametrize("turns", [1, 3])
 def test_a_right_task_holds_every_promise(turns: int, broken: Broken) -> None:
     """The kit raises no false alarm, with one turn or several."""
-    assert broken(contract_of(lambda: ToyTask(turns=turns))) == set()  # type: ignore[arg-type]
+    task = partial(ToyTask, turns=turns)
+    assert broken(TaskContract, make_task=task, make_reward=ToyReward) == set()
 
 
-@pytest.mark.parametrize(
-    ("task", "promise"),
-    [
-        (RepeatsAnId, "ids_are_unique"),
-        (ForgetsItsOrder, "loads_the_same_every_time"),
-        (LeaksTheTestSplit, "splits_are_disjoint"),
-        (HasNoTestSplit, "each_split_has_problems"),
-        (TellsTheAnswer, "prompt_does_not_hold_the_answer"),
-        (CannotPickle, "problems_pickle"),
-        (NeverEnds, "episodes_begin_with_the_prompt_and_end"),
-        (SharesItsEpisode, "episodes_are_independent"),
-        (WrongReference, "reference_earns_the_top"),
-        (DropsInSilence, "unsupported_rows_have_reasons"),
-        (EmptyPrompt, "each_split_has_problems"),
-    ],
-)
+@pytest.mark.parametrize(("task", "promise"), breaks.cases)
 def test_faults_are_found(task: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(contract_of(task))
+    assert promise in broken(TaskContract, make_task=task, make_reward=ToyReward)
 
 
 def test_a_generous_reward_is_found(broken: Broken) -> None:
     """Nonsense that earns something fails the task's contract."""
-    found = broken(contract_of(ToyTask, Generous))
+    found = broken(TaskContract, make_task=ToyTask, make_reward=Generous)
 
     assert found == {"empty_and_senseless_answers_earn_the_bottom"}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import ClassVar
 
 import attrs
 import numpy as np
@@ -24,18 +24,28 @@ from rlvr import (
 from rlvr.suggest import LONG
 from rlvr.teachers.requests import answered
 from rlvr.testing import TeacherContract, TinyBackend, TinyRevealer, TinyTeacher
-from rlvr.testing.contract import Contract
+from tests.testing.conftest import Broken, Faults
 
-Broken = Callable[[type[Contract]], set[str]]
+breaks = Faults()
+ROWS = "likeliest_tokens_are_rows_of_a_distribution"
+ACTUAL = "the_token_that_stands_there_has_its_logprob"
+STATES = "states_and_head_are_the_whole_distribution"
+SHAPE = "one_logprob_for_each_token_of_the_policy"
+SUM = "logprobs_are_those_of_a_distribution"
+BEFORE = "what_comes_before_a_token_decides"
+CAN = "it_can_what_it_declares_and_nothing_else"
+WHOLE = "whole_data_come_back_with_what_was_asked_for"
 
 
 class Tiny(TinyTeacher):
     """The fake teacher with one thing wrong; it reads few tokens, which the test is quick at."""
 
     context_length = 64
+    declares: ClassVar[dict[str, bool]] = {}
 
     def __init__(self) -> None:
         super().__init__(TinyBackend(seed=7))
+        self.capabilities = attrs.evolve(self.capabilities, **self.declares)
 
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         found = await super().logprobs([self.seen(d) for d in data])
@@ -48,21 +58,25 @@ class Tiny(TinyTeacher):
         return row
 
 
+@breaks(SHAPE)
 class ScoresThePrompt(Tiny):
     def told(self, datum: Datum, row: FloatArray) -> FloatArray:
         return row - ~datum.mask
 
 
+@breaks(SHAPE)
 class GivesProbabilities(Tiny):
     def told(self, datum: Datum, row: FloatArray) -> FloatArray:
         return np.exp(row) * datum.mask
 
 
+@breaks(SUM)
 class TakesBaseTwo(Tiny):
     def told(self, datum: Datum, row: FloatArray) -> FloatArray:
         return (row / np.log(2)).astype(np.float32)
 
 
+@breaks(BEFORE)
 class OffByOne(Tiny):
     """Gives the row of the token after, as a service's prompt logprobs misread would."""
 
@@ -70,11 +84,13 @@ class OffByOne(Tiny):
         return np.where(datum.mask, np.roll(row, -1) - 0.01, np.float32(0))
 
 
+@breaks("scores_at_the_temperature_of_the_datum")
 class IgnoresTemperature(Tiny):
     def seen(self, datum: Datum) -> Datum:
         return attrs.evolve(datum, temperature=1.0)
 
 
+@breaks(SUM)
 class ScalesLogprobs(Tiny):
     """Divides by the temperature without a new normaliser."""
 
@@ -85,11 +101,13 @@ class ScalesLogprobs(Tiny):
         return (row / datum.temperature).astype(np.float32)
 
 
+@breaks("only_tokens_mask_and_temperature_count")
 class RepeatsTheStudent(Tiny):
     def told(self, datum: Datum, row: FloatArray) -> FloatArray:
         return datum.logprobs
 
 
+@breaks(SHAPE)
 class PadsToTheLongest(Tiny):
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         found = await super().logprobs(data)
@@ -97,11 +115,13 @@ class PadsToTheLongest(Tiny):
         return [np.pad(row, (0, longest - len(row))) for row in found]
 
 
+@breaks("company_and_order_do_not_matter")
 class SortsByLength(Tiny):
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         return sorted(await super().logprobs(data), key=len)
 
 
+@breaks("what_is_too_long_is_refused")
 class CutsWhatIsTooLong(Tiny):
     async def logprobs(self, data: Sequence[Datum]) -> list[FloatArray]:
         return [np.zeros(len(d.tokens), np.float32) for d in data if len(d.tokens) > 64] or (
@@ -120,6 +140,7 @@ class Answers(Tiny):
         return answer
 
 
+@breaks(ROWS)
 class SaysATokenTwice(Answers):
     def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         ids = np.array(answer.ids)
@@ -127,11 +148,13 @@ class SaysATokenTwice(Answers):
         return attrs.evolve(answer, ids=ids)
 
 
+@breaks(ACTUAL)
 class RowsOfThePositionAfter(Answers):
     def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         return answer.rows(np.roll(np.arange(len(answer.ids)), -1))
 
 
+@breaks("a_larger_k_gives_the_same_and_more")
 class TellsTheLeastLikely(Answers):
     async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         whole = await Tiny().score([attrs.evolve(q, k=53) for q in questions])
@@ -149,11 +172,13 @@ class TellsTheLeastLikely(Answers):
         ]
 
 
+@breaks("likeliest_tokens_are_those_of_the_temperature")
 class KnowsOneTemperature(Answers):
     async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score([attrs.evolve(q, temperature=1.0) for q in questions])
 
 
+@breaks("a_larger_k_gives_the_same_and_more")
 class SumsOverTheLikeliest(Answers):
     """Normalised over what it tells, as if nothing were left."""
 
@@ -162,101 +187,44 @@ class SumsOverTheLikeliest(Answers):
         return attrs.evolve(answer, logprobs=answer.logprobs - total)
 
 
+@breaks(ROWS)
 class TellsFewer(Answers):
     async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score([attrs.evolve(q, k=min(q.k, 5)) for q in questions])
 
 
+@breaks("all_tokens_together_are_the_whole_distribution")
 class NeverWhole(Answers):
     def said(self, question: TeacherRequest, answer: TopK) -> TopK:
         return attrs.evolve(answer, is_whole=False)
 
 
+@breaks("company_of_other_questions_does_not_matter")
 class SortsQuestions(Answers):
     async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score(sorted(questions, key=lambda q: len(q.ids)))
 
 
+@breaks("a_question_that_is_too_long_is_refused")
 class AnswersAnyLength(Answers):
     async def score(self, questions: Sequence[TeacherRequest]) -> list[TopK]:
         return await super().score([attrs.evolve(q, ids=q.ids[:60]) for q in questions])
 
 
+@breaks(STATES)
 class StatesOfTheTokenItself(TinyRevealer):
     async def states(self, data: Sequence[Datum]) -> list[HiddenStates]:
         return await super().states([attrs.evolve(d, tokens=np.roll(d.tokens, -1)) for d in data])
 
 
+@breaks(STATES)
 class HeadOfAnother(TinyRevealer):
     def __init__(self) -> None:
         super().__init__()
         self.head = TinyRevealer(TinyBackend(seed=8)).head
 
 
-ROWS = "likeliest_tokens_are_rows_of_a_distribution"
-ACTUAL = "the_token_that_stands_there_has_its_logprob"
-STATES = "states_and_head_are_the_whole_distribution"
-SHAPE = "one_logprob_for_each_token_of_the_policy"
-SUM = "logprobs_are_those_of_a_distribution"
-BEFORE = "what_comes_before_a_token_decides"
-
-
-def contract_of(teacher: Callable[[], Any]) -> type[TeacherContract]:
-    class Of(TeacherContract):
-        def make_teacher(self) -> Any:
-            return teacher()
-
-    return Of
-
-
-def test_a_right_teacher_holds_every_promise(broken: Broken) -> None:
-    """Nothing is found where nothing is wrong."""
-    assert broken(contract_of(TinyTeacher)) == set()
-    assert broken(contract_of(TinyRevealer)) == set()
-
-
-@pytest.mark.parametrize(
-    ("teacher", "promise"),
-    [
-        (ScoresThePrompt, SHAPE),
-        (GivesProbabilities, SHAPE),
-        (PadsToTheLongest, SHAPE),
-        (TakesBaseTwo, SUM),
-        (OffByOne, BEFORE),
-        (ScalesLogprobs, SUM),
-        (IgnoresTemperature, "scores_at_the_temperature_of_the_datum"),
-        (RepeatsTheStudent, "only_tokens_mask_and_temperature_count"),
-        (SortsByLength, "company_and_order_do_not_matter"),
-        (CutsWhatIsTooLong, "what_is_too_long_is_refused"),
-        (SaysATokenTwice, ROWS),
-        (TellsFewer, ROWS),
-        (RowsOfThePositionAfter, ACTUAL),
-        (SumsOverTheLikeliest, "a_larger_k_gives_the_same_and_more"),
-        (TellsTheLeastLikely, "a_larger_k_gives_the_same_and_more"),
-        (KnowsOneTemperature, "likeliest_tokens_are_those_of_the_temperature"),
-        (NeverWhole, "all_tokens_together_are_the_whole_distribution"),
-        (SortsQuestions, "company_of_other_questions_does_not_matter"),
-        (AnswersAnyLength, "a_question_that_is_too_long_is_refused"),
-        (StatesOfTheTokenItself, STATES),
-        (HeadOfAnother, STATES),
-    ],
-)
-def test_each_planted_fault_is_found(
-    broken: Broken, teacher: Callable[[], Any], promise: str
-) -> None:
-    """The promise that it breaks is among those that fail."""
-    assert promise in broken(contract_of(teacher))
-
-
-def test_one_temperature_is_enough(broken: Broken) -> None:
-    """A service that scores at temperature 1 alone says so, and is held to all the rest."""
-
-    class AtOne(contract_of(IgnoresTemperature)):  # type: ignore[misc]
-        temperatures = (1.0,)
-
-    assert broken(AtOne) == set()
-
-
+@breaks(CAN)
 class DeclaresNothing(Tiny):
     """It tells likely tokens, and a run would never ask."""
 
@@ -265,22 +233,21 @@ class DeclaresNothing(Tiny):
         self.capabilities = TeacherCapabilities()
 
 
+@breaks(STATES)
 class DeclaresStates(Tiny):
-    def __init__(self) -> None:
-        super().__init__()
-        self.capabilities = attrs.evolve(self.capabilities, has_states=True)
+    declares: ClassVar[dict[str, bool]] = {"has_states": True}
 
 
+@breaks(CAN)
 class HidesItsStates(TinyRevealer):
     def __init__(self) -> None:
         super().__init__()
         self.capabilities = attrs.evolve(self.capabilities, has_states=False)
 
 
+@breaks(CAN)
 class DeclaresThatItReads(Tiny):
-    def __init__(self) -> None:
-        super().__init__()
-        self.capabilities = attrs.evolve(self.capabilities, reads_data=True)
+    declares: ClassVar[dict[str, bool]] = {"reads_data": True}
 
 
 class Reads(DeclaresThatItReads):
@@ -292,12 +259,12 @@ class Reads(DeclaresThatItReads):
         return await answered(TinyTeacher(TinyBackend(seed=7)), data, name, ask)
 
 
+@breaks(CAN)
 class ReadsAndDeclaresNothing(Reads):
-    def __init__(self) -> None:
-        super().__init__()
-        self.capabilities = attrs.evolve(self.capabilities, reads_data=False)
+    declares: ClassVar[dict[str, bool]] = {"reads_data": False}
 
 
+@breaks(WHOLE)
 class TurnsTheDataRound(Reads):
     async def answer(
         self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
@@ -305,6 +272,7 @@ class TurnsTheDataRound(Reads):
         return (await super().answer(data, name, ask))[::-1]
 
 
+@breaks(WHOLE)
 class TellsOtherLogprobs(Reads):
     async def answer(
         self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
@@ -313,6 +281,7 @@ class TellsOtherLogprobs(Reads):
         return await answered(other, data, name, ask)
 
 
+@breaks(WHOLE)
 class AnswersWithoutDistributions(Reads):
     async def answer(
         self, data: Sequence[Datum], name: str, ask: DistributionRequest | None
@@ -320,29 +289,22 @@ class AnswersWithoutDistributions(Reads):
         return await super().answer(data, name, None)
 
 
-CAN = "it_can_what_it_declares_and_nothing_else"
-WHOLE = "whole_data_come_back_with_what_was_asked_for"
+@pytest.mark.parametrize("teacher", [TinyTeacher, TinyRevealer, Reads])
+def test_a_right_teacher_holds_every_promise(teacher: type, broken: Broken) -> None:
+    """Nothing is found where nothing is wrong."""
+    assert broken(TeacherContract, make_teacher=teacher) == set()
 
 
-@pytest.mark.parametrize(
-    ("teacher", "promise"),
-    [
-        (DeclaresNothing, CAN),
-        (DeclaresStates, STATES),
-        (HidesItsStates, CAN),
-        (DeclaresThatItReads, CAN),
-        (ReadsAndDeclaresNothing, CAN),
-        (TurnsTheDataRound, WHOLE),
-        (TellsOtherLogprobs, WHOLE),
-        (AnswersWithoutDistributions, WHOLE),
-    ],
-)
-def test_what_is_declared_is_what_it_can(
-    broken: Broken, teacher: Callable[[], Any], promise: str
-) -> None:
-    """Declared and missing, or there and not declared: both fail."""
-    assert promise in broken(contract_of(teacher))
-    assert broken(contract_of(Reads)) == set()
+@pytest.mark.parametrize(("teacher", "promise"), breaks.cases)
+def test_each_planted_fault_is_found(teacher: type, promise: str, broken: Broken) -> None:
+    """The promise that it breaks is among those that fail."""
+    assert promise in broken(TeacherContract, make_teacher=teacher)
+
+
+def test_one_temperature_is_enough(broken: Broken) -> None:
+    """A service that scores at temperature 1 alone says so, and is held to all the rest."""
+    alone = {"make_teacher": IgnoresTemperature, "temperatures": (1.0,)}
+    assert broken(TeacherContract, **alone) == set()
 
 
 OPTIONAL = (
@@ -389,7 +351,7 @@ def test_misspelt_abilities_are_caught(broken: Broken, name: str) -> None:
                 setattr(self, self.late, (lambda: None) if is_method else 1)
 
         is_long = len(name) >= LONG
-        assert ("says_who_it_is" in broken(contract_of(SetLate))) is is_long, slip
+        assert ("says_who_it_is" in broken(TeacherContract, make_teacher=SetLate)) is is_long, slip
 
 
 @pytest.mark.parametrize("name", [f.name for f in attrs.fields(TeacherCapabilities)])
@@ -406,4 +368,4 @@ def test_a_stranger_is_no_teacher(broken: Broken) -> None:
     class Stranger:
         name, context_length, tokenizer = "s", 9, TinyBackend().tokenizer
 
-    assert "says_who_it_is" in broken(contract_of(Stranger))
+    assert "says_who_it_is" in broken(TeacherContract, make_teacher=Stranger)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
-from attrs import frozen
 
 from rlvr import Backend, BuildContext
+from rlvr.config.core import TrainOptions
 from rlvr.testing import BackendContract
 
 pytestmark = [
@@ -17,18 +17,6 @@ pytestmark = [
     # this server closes connections that the SDK still holds
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@frozen(kw_only=True)
-class Train:
-    """`train.*` options of a run."""
-
-    lr: float = 1e-2
-    warmup: int = 0
-    decay: str = "constant"
-    grad_clip: float = 1.0
-    passes: int = 1
-    minibatches: int = 1
 
 
 class TestIndependentServer(BackendContract):
@@ -52,7 +40,7 @@ class TestIndependentServer(BackendContract):
         from rlvr_tinker.config import TinkerConfig
 
         config = TinkerConfig(rank=4, timeout_s=240.0, context_length=2048, snapshots=False)
-        context = BuildContext(model="tinker:", seed=3, train=Train())
+        context = BuildContext(model="tinker:", seed=3, train=TrainOptions(lr=1e-2))
         return TinkerBackend(config, context)
 
     def prompts(self, policy: Any) -> list[Sequence[int]]:

@@ -27,16 +27,13 @@ from rlvr import (
     Problem,
     Reward,
     RewardFn,
-    RunInfo,
     SamplingParams,
     Trajectory,
 )
 from rlvr.assembly.compatibility import check_eval_loss, check_is_judged
 from rlvr.assembly.recipe import Recipe
 from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
-from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.plugins.host import PluginHost
-from rlvr.progress.status import RunStatus
+from rlvr.config.core import CheckpointOptions, EvalOptions, TrainOptions
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
 from rlvr.rollouts.group import GroupSampler
@@ -44,10 +41,10 @@ from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing.backend_losses import head_logits, log_softmax
 from rlvr.testing.fakes import TinyBackend, TinyTeacher, ToyReward, ToyTask
 from rlvr.training.best_checkpoint import best_step
-from rlvr.training.callbacks import Callbacks
 from rlvr.training.eval_loss import held_out_loss
 from rlvr.training.loop import train
 from rlvr.verification.runner import VerificationRunner
+from tests.training.conftest import toy_recipe, watch_of
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -109,42 +106,23 @@ class Likeness(Loss):
 
 
 def recipe(directory: Path, **changes: Any) -> Recipe:
-    task = Diary()
-    runner = VerificationRunner(reward=Always(), workers=4)
-    options: dict[str, Any] = {
-        "task": task,
-        "reward": runner.reward,
-        "runner": runner,
+    keep, context = FileCheckpointOptions(keep=1), BuildContext(run_dir=directory)
+    own: dict[str, Any] = {
+        "task": Diary(),
+        "reward": Always(),
         "sampler": ReferenceSampler(None, BuildContext()),
-        "backend": TinyBackend(seed=3, lr=60.0),
         "params": SamplingParams(max_tokens=4),
-        "eval_sampler": GroupSampler(),
         "advantage": One(),
         "loss": Likeness(),
-        "checkpointer": FileCheckpointer(
-            FileCheckpointOptions(keep=1), BuildContext(run_dir=directory)
-        ),
-        "problems": tuple(task.problems("train")),
-        "eval_problems": tuple(task.problems("test")),
+        "checkpointer": FileCheckpointer(keep, context),
+        "eval_problems": tuple(Diary().problems("test")),
         "teachers": {"teacher": TinyTeacher(TinyBackend(seed=9))},
         "steps": 4,
-        "seed": 1,
         "train": TrainOptions(problems=5),
         "eval": EvalOptions(samples=1, every=1),
         "checkpoint": CheckpointOptions(every=0),
-        "parity": ParityOptions(),
     }
-    return Recipe(**{**options, **changes})
-
-
-def watch_of(directory: Path) -> Callbacks:
-    info = RunInfo(
-        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
-    )
-    for name in ("trajectories", "checkpoints"):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
+    return toy_recipe(directory, **{**own, **changes})
 
 
 def test_what_they_are() -> None:

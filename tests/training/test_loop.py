@@ -14,7 +14,6 @@ import pytest
 
 from rlvr import (
     BackendError,
-    BuildContext,
     Curriculum,
     Datum,
     Outcome,
@@ -22,8 +21,6 @@ from rlvr import (
     Problem,
     Reward,
     RewardFn,
-    RunInfo,
-    SamplingParams,
     Trajectory,
     VerifierError,
     by_pass_rate,
@@ -31,59 +28,19 @@ from rlvr import (
     by_weight,
 )
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
-from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.plugins.host import PluginHost
-from rlvr.progress.status import RunStatus
+from rlvr.config.core import EvalOptions, ParityOptions, TrainOptions
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
-from rlvr.rollouts.group import GroupSampler
-from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.training.callbacks import Callbacks
+from rlvr.testing.fakes import TinyBackend, ToyReward, ToyTask
 from rlvr.training.loop import train
-from rlvr.verification.runner import VerificationRunner
+from tests.training.conftest import toy_recipe, watch_of
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
 
 def recipe(directory: Path, **changes: Any) -> Recipe:
-    task, backend = ToyTask(), TinyBackend(seed=3, lr=60.0)
-    runner = VerificationRunner(reward=changes.pop("reward", ToyReward()), workers=4)
-    context = BuildContext(run_dir=directory, seed=1)
-    return attrs.evolve(
-        Recipe(
-            task=task,
-            reward=runner.reward,
-            runner=runner,
-            sampler=GroupSampler(),
-            backend=changes.pop("backend", backend),
-            params=SamplingParams(max_tokens=1, group_size=8),
-            eval_sampler=GroupSampler(),
-            advantage=CentredAdvantage(),
-            loss=ReinforceLoss(),
-            checkpointer=FileCheckpointer(FileCheckpointOptions(keep=9), context),
-            problems=tuple(task.problems("train")),
-            eval_problems=tuple(task.problems("train")),
-            steps=6,
-            seed=1,
-            train=TrainOptions(problems=12),
-            eval=EvalOptions(),
-            checkpoint=CheckpointOptions(every=2),
-            parity=ParityOptions(),
-        ),
-        **changes,
-    )
-
-
-def watch_of(directory: Path) -> Callbacks:
-    info = RunInfo(
-        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
-    )
-    host = PluginHost.load({"RLVR_PLUGINS": ""})
-    run_dir = RunDir(directory)
-    for name in ("trajectories", "checkpoints"):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    return Callbacks(host=host, run=info, directory=run_dir, status=RunStatus())
+    problems = tuple(ToyTask().problems("train"))
+    return toy_recipe(directory, **{"eval_problems": problems, **changes})
 
 
 @pytest.mark.thorough

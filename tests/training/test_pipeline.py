@@ -23,7 +23,6 @@ from rlvr import (
     Outcome,
     PrerequisiteError,
     Problem,
-    RunInfo,
     SamplingParams,
     ScoredGroup,
     Trajectory,
@@ -33,8 +32,6 @@ from rlvr import (
 from rlvr.assembly.recipe import Recipe
 from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.config.core import CheckpointOptions, EvalOptions, ParityOptions, TrainOptions
-from rlvr.plugins.host import PluginHost
-from rlvr.progress.status import RunStatus
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
 from rlvr.rollouts.group import GroupSampler, sample_groups
@@ -43,51 +40,22 @@ from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, Toy
 from rlvr.testing.fakes.tiny import TinyPolicy
 from rlvr.testing.fakes.toy import ToyEpisode
 from rlvr.training import minibatches, stages
-from rlvr.training.callbacks import Callbacks
 from rlvr.training.loop import train
-from rlvr.verification.runner import VerificationRunner
+from tests.training.conftest import toy_recipe, watch_of
 
 torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
 PROBLEMS = 6
 
 
-def recipe(directory: Path, *, reward: Any = None, **changes: Any) -> Recipe:
-    task = ToyTask()
-    runner = VerificationRunner(reward=reward or ToyReward(), workers=4)
-    plan = Recipe(
-        task=task,
-        reward=runner.reward,
-        runner=runner,
-        sampler=GroupSampler(),
-        backend=changes.pop("backend", None) or TinyBackend(seed=3, lr=60.0),
-        params=SamplingParams(max_tokens=1, group_size=4),
-        eval_sampler=GroupSampler(),
-        advantage=CentredAdvantage(),
-        loss=ReinforceLoss(),
-        checkpointer=FileCheckpointer(
-            FileCheckpointOptions(keep=9), BuildContext(run_dir=directory)
-        ),
-        problems=tuple(task.problems("train")),
-        eval_problems=(),
-        steps=5,
-        seed=1,
-        train=TrainOptions(problems=PROBLEMS),
-        eval=EvalOptions(),
-        checkpoint=CheckpointOptions(every=1),
-        parity=ParityOptions(),
-    )
-    return attrs.evolve(plan, **changes)
-
-
-def watch_of(directory: Path) -> Callbacks:
-    info = RunInfo(
-        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
-    )
-    for name in ("trajectories", "checkpoints"):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
+def recipe(directory: Path, **changes: Any) -> Recipe:
+    own = {
+        "params": SamplingParams(max_tokens=1, group_size=4),
+        "steps": 5,
+        "train": TrainOptions(problems=PROBLEMS),
+        "checkpoint": CheckpointOptions(every=1),
+    }
+    return toy_recipe(directory, **{**own, **changes})
 
 
 def go(plan: Recipe, directory: Path) -> tuple[RunState, list[dict[str, Any]]]:

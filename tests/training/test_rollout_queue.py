@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -24,9 +24,18 @@ def group(name: str) -> ScoredGroup:
 
 
 def queue(staleness: int = 0, steps: int = 99) -> RolloutQueue:
-    return RolloutQueue(
+    """A queue of three problems a step, with its first state."""
+    made = RolloutQueue(
         per_step=3, staleness=staleness, steps=steps, problem_stream=ProblemStream()
     )
+    made.publish(RunState())
+    return made
+
+
+def arrive(books: RolloutQueue, tickets: Iterable[int]) -> None:
+    """A group comes of each ticket, named after it."""
+    for ticket in tickets:
+        books.arrive(ticket, group(str(ticket)))
 
 
 def test_a_feed_hands_out_batches_in_pieces_and_skips_nothing() -> None:
@@ -44,7 +53,6 @@ def test_tickets_go_on_where_a_resumed_run_stopped() -> None:
 
     async def main() -> None:
         books = queue()
-        books.publish(RunState())
         assert (await books.room(chosen)).tickets == range(3)
         books.publish(RunState())  # at most three under way: no more room
         resumed = RolloutQueue(per_step=3, staleness=0, steps=9, problem_stream=books.snapshot())
@@ -60,7 +68,6 @@ def test_with_staleness_0_nothing_begins_before_the_step_is_finished() -> None:
 
     async def main() -> None:
         books = queue()
-        books.publish(RunState())
         order = await books.room(chosen)
         assert order.problem_ids == ("0.0", "0.1", "0.2")
         waiting = asyncio.create_task(books.room(chosen))
@@ -81,7 +88,6 @@ def test_sampling_waits_when_training_falls_behind() -> None:
 
     async def main() -> None:
         books = queue(staleness=2)
-        books.publish(RunState())
         for _ in range(3):
             assert len((await books.room(chosen)).tickets) == 3
         waiting = asyncio.create_task(books.room(chosen))
@@ -97,7 +103,6 @@ def test_a_slow_group_holds_up_nobody() -> None:
 
     async def main() -> None:
         books = queue(staleness=1)
-        books.publish(RunState())
         for _ in range(2):
             order = await books.room(chosen)
             for ticket in order.tickets:
@@ -116,11 +121,9 @@ def test_a_group_that_is_too_old_is_dropped_and_replaced() -> None:
 
     async def main() -> None:
         books = queue(staleness=1)
-        books.publish(RunState())
         order = await books.room(chosen)
         books.publish(RunState(step=2))
-        for ticket in order.tickets:
-            books.arrive(ticket, group(str(ticket)))
+        arrive(books, order.tickets)
         assert books.take_stale() == 3
         assert books.take_stale() == 0
         assert len((await books.room(chosen)).tickets) == 3
@@ -133,7 +136,6 @@ def test_what_was_handed_out_lately_is_known_to_a_choice() -> None:
 
     async def main() -> None:
         books = queue(staleness=1)
-        books.publish(RunState())
         await books.room(chosen)
         for ticket in range(3):
             books.arrive(ticket, group(str(ticket)))
@@ -151,10 +153,8 @@ def test_a_group_that_taught_nothing_is_replaced_in_one_batch() -> None:
 
     async def main() -> None:
         books = queue()
-        books.publish(RunState())
         order = await books.room(chosen)
-        for ticket in order.tickets:
-            books.arrive(ticket, group(str(ticket)))
+        arrive(books, order.tickets)
         await books.next()
         books.refill()
         await books.next()
@@ -163,8 +163,7 @@ def test_a_group_that_taught_nothing_is_replaced_in_one_batch() -> None:
         more = asyncio.create_task(books.next())
         order = await books.room(chosen)
         assert order.problem_ids == ("1.0", "1.1")
-        for ticket in order.tickets:
-            books.arrive(ticket, group(str(ticket)))
+        arrive(books, order.tickets)
         assert (await more) == (group("3"), 0)
         assert (await books.next()) == (group("4"), 0)
         assert await books.next() is None
@@ -178,11 +177,9 @@ def test_what_was_under_way_comes_again_after_a_resume() -> None:
 
     async def main() -> None:
         books = queue(staleness=1)
-        books.publish(RunState())
         await books.room(chosen)
         order = await books.room(chosen)
-        for ticket in (4, 1):
-            books.arrive(ticket, group(str(ticket)))
+        arrive(books, (4, 1))
         assert (await books.next()) == (group("1"), 0)
         assert len(order.tickets) == 3
         again = books.snapshot()
@@ -211,7 +208,6 @@ def test_whoever_waits_is_told_of_a_failure() -> None:
 
     async def main() -> None:
         books = queue()
-        books.publish(RunState())
         waiting = asyncio.create_task(books.next())
         await asyncio.sleep(0)
         books.fail(ValueError("the sampler broke"))

@@ -14,40 +14,30 @@ import attrs
 import pytest
 
 from rlvr import (
-    BuildContext,
     Failed,
     Outcome,
     PrerequisiteError,
     Problem,
     Reward,
-    RunInfo,
-    SamplingParams,
     ScoredGroup,
     Trajectory,
     Unscorable,
     VerifierError,
 )
 from rlvr.assembly.recipe import Recipe
-from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.config.core import (
-    CheckpointOptions,
-    EvalOptions,
     ParityOptions,
-    TrainOptions,
     VerifyOptions,
 )
-from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState
-from rlvr.rollouts.group import GroupSampler
-from rlvr.testing.fakes import CentredAdvantage, ReinforceLoss, TinyBackend, ToyReward, ToyTask
-from rlvr.training.callbacks import Callbacks
+from rlvr.testing.fakes import ToyReward, ToyTask
 from rlvr.training.loop import train
 from rlvr.training.second_opinions import Opinions, drawn
-from rlvr.verification.runner import VerificationRunner
 from rlvr.verification.slots import Slots
 from rlvr.verification.trust import Trust
+from tests.training.conftest import toy_recipe, watch_of
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
@@ -79,40 +69,9 @@ class Honest(Easy):
 
 def plan(directory: Path, reward: Any, *, steps: int = 4, **verify: Any) -> Recipe:
     """A run of the tiny backend on the toy, 12 problems of 8 answers a step."""
-    task, context = ToyTask(), BuildContext(run_dir=directory, seed=1)
-    runner = VerificationRunner(reward=reward, workers=4)
-    sampler = GroupSampler()
-    return Recipe(
-        task=task,
-        reward=reward,
-        runner=runner,
-        sampler=sampler,
-        backend=TinyBackend(seed=3, lr=60.0),
-        params=SamplingParams(max_tokens=1, group_size=8),
-        eval_sampler=sampler,
-        advantage=CentredAdvantage(),
-        loss=ReinforceLoss(),
-        checkpointer=FileCheckpointer(FileCheckpointOptions(keep=9), context),
-        problems=tuple(task.problems("train")),
-        eval_problems=(),
-        steps=steps,
-        seed=1,
-        train=TrainOptions(problems=12),
-        eval=EvalOptions(),
-        checkpoint=CheckpointOptions(every=2),
-        parity=ParityOptions(threshold=None),
-        verify=VerifyOptions(**{"second_opinion": 0.25, **verify}),
-    )
-
-
-def watch_of(directory: Path) -> Callbacks:
-    info = RunInfo(
-        id="t", directory=directory, plugin="toy", algo="x", model="tiny", steps=1, seed=1
-    )
-    for name in ("trajectories", "checkpoints"):
-        (directory / name).mkdir(parents=True, exist_ok=True)
-    host = PluginHost.load({"RLVR_PLUGINS": ""})
-    return Callbacks(host=host, run=info, directory=RunDir(directory), status=RunStatus())
+    options = VerifyOptions(**{"second_opinion": 0.25, **verify})
+    parity = ParityOptions(threshold=None)
+    return toy_recipe(directory, reward=reward, steps=steps, parity=parity, verify=options)
 
 
 def run(directory: Path, reward: Any, **changes: Any) -> list[dict[str, Any]]:

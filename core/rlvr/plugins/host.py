@@ -18,28 +18,13 @@ import pluggy
 from attrs import evolve
 
 import rlvr.hookspecs as hookspecs
+import rlvr.specs as specs
 from rlvr.errors import PluginError
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
 from rlvr.plugins.loading import broken, load_module, specify
 from rlvr.plugins.offers import OFFERS, checked, label
 from rlvr.plugins.status import PluginStatus
-from rlvr.specs import (
-    AdvantageSpec,
-    Advice,
-    AlgorithmSpec,
-    BackendSpec,
-    CallbackSpec,
-    Check,
-    CheckpointerSpec,
-    CommandSpec,
-    CurriculumSpec,
-    LossSpec,
-    RewardSpec,
-    SamplerSpec,
-    TaskSpec,
-    TeacherSpec,
-)
 from rlvr.suggest import did_you_mean
 
 __all__ = ["PluginHost", "PluginStatus"]
@@ -178,19 +163,19 @@ class PluginHost:
             return result
         return [] if result is None else [result]
 
-    tasks = _offered("rlvr_tasks", TaskSpec)
-    rewards = _offered("rlvr_rewards", RewardSpec)
-    curricula = _offered("rlvr_curricula", CurriculumSpec)
-    samplers = _offered("rlvr_samplers", SamplerSpec)
-    advantages = _offered("rlvr_advantages", AdvantageSpec)
-    losses = _offered("rlvr_losses", LossSpec)
-    algorithms = _offered("rlvr_algorithms", AlgorithmSpec)
-    backends = _offered("rlvr_backends", BackendSpec)
-    teachers = _offered("rlvr_teachers", TeacherSpec)
-    checkpointers = _offered("rlvr_checkpointers", CheckpointerSpec)
-    callbacks = _offered("rlvr_callbacks", CallbackSpec)
-    checks = _offered("rlvr_checks", Check)
-    commands = _offered("rlvr_commands", CommandSpec)
+    tasks = _offered("rlvr_tasks", specs.TaskSpec)
+    rewards = _offered("rlvr_rewards", specs.RewardSpec)
+    curricula = _offered("rlvr_curricula", specs.CurriculumSpec)
+    samplers = _offered("rlvr_samplers", specs.SamplerSpec)
+    advantages = _offered("rlvr_advantages", specs.AdvantageSpec)
+    losses = _offered("rlvr_losses", specs.LossSpec)
+    algorithms = _offered("rlvr_algorithms", specs.AlgorithmSpec)
+    backends = _offered("rlvr_backends", specs.BackendSpec)
+    teachers = _offered("rlvr_teachers", specs.TeacherSpec)
+    checkpointers = _offered("rlvr_checkpointers", specs.CheckpointerSpec)
+    callbacks = _offered("rlvr_callbacks", specs.CallbackSpec)
+    checks = _offered("rlvr_checks", specs.Check)
+    commands = _offered("rlvr_commands", specs.CommandSpec)
 
     def extension(self, hook: str) -> list[tuple[str, Any]]:
         """
@@ -238,14 +223,14 @@ class PluginHost:
                 failures.append((name, error))
         return failures
 
-    def explain_error(self, error: BaseException) -> Advice | None:
+    def explain_error(self, error: BaseException) -> specs.Advice | None:
         """A plugin's advice on an exception: the first answer; a hook that fails is skipped."""
         for name in self._listeners("rlvr_explain_error"):
             try:
                 results = self._call("rlvr_explain_error", name, {"error": error})
             except (Exception, SystemExit) as failure:  # advice must not hide the error itself
                 results = [failure]
-            if results and isinstance(results[0], Advice):
+            if results and isinstance(results[0], specs.Advice):
                 return results[0]
             if results:
                 came = f"{reprlib.repr(results[0])}, which is no Advice"

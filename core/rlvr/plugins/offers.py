@@ -8,39 +8,24 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from rlvr.specs import (
-    AdvantageSpec,
-    AlgorithmSpec,
-    BackendSpec,
-    CallbackSpec,
-    Check,
-    CheckpointerSpec,
-    CommandSpec,
-    CurriculumSpec,
-    LossSpec,
-    PartSpec,
-    RewardSpec,
-    SamplerSpec,
-    TaskSpec,
-    TeacherSpec,
-)
+import rlvr.specs as specs
 
-Record: TypeAlias = PartSpec | AlgorithmSpec | Check | CommandSpec
+Record: TypeAlias = specs.PartSpec | specs.AlgorithmSpec | specs.Check | specs.CommandSpec
 
 OFFERS: dict[str, type[Any]] = {
-    "rlvr_tasks": TaskSpec,
-    "rlvr_rewards": RewardSpec,
-    "rlvr_curricula": CurriculumSpec,
-    "rlvr_samplers": SamplerSpec,
-    "rlvr_losses": LossSpec,
-    "rlvr_advantages": AdvantageSpec,
-    "rlvr_algorithms": AlgorithmSpec,
-    "rlvr_backends": BackendSpec,
-    "rlvr_teachers": TeacherSpec,
-    "rlvr_checkpointers": CheckpointerSpec,
-    "rlvr_callbacks": CallbackSpec,
-    "rlvr_checks": Check,
-    "rlvr_commands": CommandSpec,
+    "rlvr_tasks": specs.TaskSpec,
+    "rlvr_rewards": specs.RewardSpec,
+    "rlvr_curricula": specs.CurriculumSpec,
+    "rlvr_samplers": specs.SamplerSpec,
+    "rlvr_losses": specs.LossSpec,
+    "rlvr_advantages": specs.AdvantageSpec,
+    "rlvr_algorithms": specs.AlgorithmSpec,
+    "rlvr_backends": specs.BackendSpec,
+    "rlvr_teachers": specs.TeacherSpec,
+    "rlvr_checkpointers": specs.CheckpointerSpec,
+    "rlvr_callbacks": specs.CallbackSpec,
+    "rlvr_checks": specs.Check,
+    "rlvr_commands": specs.CommandSpec,
 }
 """Offering hook to the record it yields, in the order in which offers are listed."""
 

@@ -82,15 +82,19 @@ def check_writable(path: Path) -> None:
             "choose another file with --out FILE",
         )
     beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    asked = f"results were to be written to {path}."
+    with _refusing(asked, "choose a file you may write with --out FILE"):
         beside.touch()
         beside.unlink()
+
+
+@contextlib.contextmanager
+def _refusing(asked: str, advice: str) -> Iterator[None]:
+    """Tell what the operating system refuses as a mistake in the command's words."""
+    try:
+        yield
     except OSError as error:
-        raise ConfigError(
-            f"results were to be written to {path}.",
-            f"found: {error.strerror or error}",
-            "choose a file you may write with --out FILE",
-        ) from error
+        raise ConfigError(asked, f"found: {error.strerror or error}", advice) from error
 
 
 @contextlib.contextmanager
@@ -125,18 +129,13 @@ class RunDir:
                 "found: run.json",
                 f"continue it with --resume {shlex.quote(str(path))}, or choose another --out",
             )
-        try:
+        asked = f"the run directory {path} cannot be written."
+        with _refusing(asked, "choose a folder you may write with --out DIR"):
             for folder in ("trajectories", "checkpoints"):
                 (path / folder).mkdir(parents=True, exist_ok=True)
             probe = path / ".writable"
             probe.touch()
             probe.unlink()
-        except OSError as error:
-            raise ConfigError(
-                f"the run directory {path} cannot be written.",
-                f"found: {error.strerror or error}",
-                "choose a folder you may write with --out DIR",
-            ) from error
         return cls(path)
 
     @classmethod

@@ -10,18 +10,17 @@ import numpy as np
 from rlvr.parts import Loss, Needs
 from rlvr.types import Datum
 
+Tensors = Sequence[Any]
+Outputs = Mapping[str, Tensors]
+Told = tuple[Any, dict[str, float]]
+
 
 class LikelihoodLoss(Loss):
     """The plainest loss: minus the weighted logprob of the policy's tokens."""
 
     importance_weighted = False
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Sequence[Datum], logprobs: Tensors, outputs: Outputs) -> Told:
         """Loss, and `weight/sum` and `weight/max` to see how a backend combines metrics."""
         loss: Any = 0.0
         for datum, lp in zip(data, logprobs, strict=True):
@@ -40,12 +39,7 @@ class OutputLoss(Loss):
         self.needs = Needs(outputs={name})
         self.seen = 0
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Sequence[Datum], logprobs: Tensors, outputs: Outputs) -> Told:
         """The weighted sum of the output's squares, beside that of `LikelihoodLoss`."""
         loss, metrics = LikelihoodLoss()(data, logprobs, {})
         for name in self.needs.outputs & outputs.keys():
@@ -76,12 +70,7 @@ class PullLoss(Loss):
         self.needs = Needs(outputs={"hidden", "head"}, logprobs=with_logprobs)
         self.calls = 0
 
-    def __call__(
-        self,
-        data: Sequence[Datum],
-        logprobs: Sequence[Any],
-        outputs: Mapping[str, Sequence[Any]],
-    ) -> tuple[Any, dict[str, float]]:
+    def __call__(self, data: Sequence[Datum], logprobs: Tensors, outputs: Outputs) -> Told:
         """The weighted sum over all supervised tokens; `pull/rows` counts them."""
         (head,) = outputs["head"]
         self.calls += 1

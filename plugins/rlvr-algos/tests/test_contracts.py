@@ -25,8 +25,8 @@ class TestPlugin(PluginContract):
     module = "rlvr_algos.plugin"
 
 
-class _OurLoss(LossContract):
-    """The contract on a loss of this plugin with the options of the class's parameter."""
+class _Ours:
+    """A part of this plugin with the options of the class's parameter."""
 
     part: Any
 
@@ -34,23 +34,16 @@ class _OurLoss(LossContract):
     def _choose(self, options: dict[str, Any]) -> None:
         self.options = options
 
-    def make_loss(self) -> Loss:
-        loss: Loss = self.part(self.part.config_class(**self.options), CONTEXT)
-        return loss
+    def made(self) -> Any:
+        return self.part(self.part.config_class(**self.options), CONTEXT)
 
 
-class _OurAdvantage(AdvantageContract):
-    """The contract on an advantage of this plugin with the options of the class's parameter."""
+class _OurLoss(_Ours, LossContract):
+    make_loss = _Ours.made
 
-    part: Any
 
-    @pytest.fixture(autouse=True)
-    def _choose(self, options: dict[str, Any]) -> None:
-        self.options = options
-
-    def make_advantage(self) -> Advantage:
-        advantage: Advantage = self.part(self.part.config_class(**self.options), CONTEXT)
-        return advantage
+class _OurAdvantage(_Ours, AdvantageContract):
+    make_advantage = _Ours.made
 
 
 def variants(*options: dict[str, Any]) -> Any:

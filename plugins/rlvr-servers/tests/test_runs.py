@@ -36,6 +36,18 @@ def rlvr(tmp_path: Path) -> Call:
     return call
 
 
+@pytest.fixture
+def drawn(rlvr: Call, toy_model: Path) -> Call:
+    """Train the toy's model in `r` with the draws of a server."""
+    trained = ("run", "--plugin", "toy", "--algo", "grpo", "--backend", "torch", "--out", "r")
+
+    def call(kind: str, server: Any, *words: str) -> subprocess.CompletedProcess[str]:
+        named = ("--model", f"gpt2:{toy_model}", "--sampler", kind, f"servers.url={server.url}")
+        return rlvr(*trained, *named, "sampler.max_tokens=6", *words)
+
+    return call
+
+
 def rows(tmp_path: Path) -> list[dict[str, Any]]:
     text = (tmp_path / "r" / "metrics.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
@@ -165,16 +177,12 @@ def test_a_teacher_that_dies_ends_the_run_and_it_resumes(
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_a_run_draws_through_a_server(
-    rlvr: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str
+    drawn: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str
 ) -> None:
     """The server gets each step's weights; the mismatch check finds no gap to the trainer."""
     server = double(kind, toy_model)
 
-    done = rlvr(
-        "run", "--plugin", "toy", "--algo", "grpo", "--model", f"gpt2:{toy_model}", "--backend",
-        "torch", "--sampler", kind, "--steps", "3", "--out", "r", *SMALL,
-        f"servers.url={server.url}", "sampler.max_tokens=6",
-    )  # fmt: skip
+    done = drawn(kind, server, "--steps", "3", *SMALL)
 
     assert done.returncode == 0, done.stderr
     gaps = [row["parity/max"] for row in rows(tmp_path) if "parity/max" in row]
@@ -186,7 +194,7 @@ def test_a_run_draws_through_a_server(
 
 
 def test_a_server_that_keeps_its_weights_ends_the_run(
-    rlvr: Call, double: Start, toy_model: Path, tmp_path: Path
+    drawn: Call, double: Start, toy_model: Path, tmp_path: Path
 ) -> None:
     """It says yes to each weight sync. Exit 6, and what to look for, below any gap in nats."""
     server = double("vllm", toy_model)
@@ -194,12 +202,8 @@ def test_a_server_that_keeps_its_weights_ends_the_run(
         (200, {"results": [None]}) if path == "/collective_rpc" else None
     )
 
-    done = rlvr(
-        "run", "--plugin", "toy", "--algo", "grpo", "--model", f"gpt2:{toy_model}", "--backend",
-        "torch", "--sampler", "vllm", "--steps", "4", "--out", "r", "eval.samples=0",
-        f"servers.url={server.url}", "sampler.max_tokens=6", "train.lr=1e-4", "parity.threshold=1",
-        "train.problems=4",
-    )  # fmt: skip
+    options = ("train.lr=1e-4", "parity.threshold=1", "train.problems=4", "eval.samples=0")
+    done = drawn("vllm", server, "--steps", "4", *options)
 
     assert done.returncode == 6, done.stderr
     assert "the sampler was to hold the weights of now" in done.stderr
@@ -209,17 +213,13 @@ def test_a_server_that_keeps_its_weights_ends_the_run(
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_a_server_draws_where_steps_overlap(
-    rlvr: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str
+    drawn: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str
 ) -> None:
     """`--max-staleness 1`: it gets each version's weights beside training, and no gap is found."""
     server = double(kind, toy_model)
 
-    done = rlvr(
-        "run", "--plugin", "toy", "--algo", "grpo", "--model", f"gpt2:{toy_model}", "--backend",
-        "torch", "--sampler", kind, "--max-staleness", "1", "--out", "r", "--steps", "5",
-        *SMALL, f"servers.url={server.url}", "sampler.max_tokens=6",
-        f"servers.slice_tokens={2 if kind == 'vllm' else 0}",
-    )  # fmt: skip
+    sliced = f"servers.slice_tokens={2 if kind == 'vllm' else 0}"
+    done = drawn(kind, server, "--max-staleness", "1", "--steps", "5", *SMALL, sliced)
 
     assert done.returncode == 0, done.stderr
     found = rows(tmp_path)

@@ -42,6 +42,9 @@ from rlvr_tinker_cookbook.speech import (
     tokenizer_of,
 )
 
+Saying = Callable[..., Any]
+Seeing = tuple[AnswerVerifier, list[Trajectory]]
+
 
 def toy(model_name: str, *options: str, group_size: int = 4, **more: Any) -> TaskDatasetBuilder:
     return TaskDatasetBuilder(
@@ -61,7 +64,7 @@ def first_group(builder: TaskDatasetBuilder, problem: str = "toy_a") -> TaskGrou
 
 
 class TestSingleTurn:
-    def test_rewards_are_the_verifiers(self, model_name: str, saying: Callable[..., Any]) -> None:
+    def test_rewards_are_the_verifiers(self, model_name: str, saying: Saying) -> None:
         """The cookbook trains on exactly what `rlvr score` gives the same answers."""
         texts = ["aaaa", "abcd", "bbbb", "aaa"]
         group = asyncio.run(do_group_rollout(first_group(toy(model_name)), saying(texts)))
@@ -71,9 +74,7 @@ class TestSingleTurn:
         assert [m["component/letters"] for m in last] == [1.0, 0.25, 0.0, 0.75]
         assert {t.stop_reason for t in group.trajectories_G} == {"completed"}
 
-    def test_prompt_is_what_a_run_of_ours_shows(
-        self, model_name: str, saying: Callable[..., Any]
-    ) -> None:
+    def test_prompt_is_what_a_run_of_ours_shows(self, model_name: str, saying: Saying) -> None:
         """The model sees the same token ids in the cookbook's loop as in `rlvr run`."""
         builder, policy = first_group(toy(model_name, group_size=1)), saying(["aaaa"])
         asyncio.run(do_group_rollout(builder, policy))
@@ -82,7 +83,7 @@ class TestSingleTurn:
         assert policy.stops == [[tokenizer.eos_id]]
 
     def test_renderer_gives_the_same_prompt_where_it_is_the_template(
-        self, model_name: str, saying: Callable[..., Any]
+        self, model_name: str, saying: Saying
     ) -> None:
         """A renderer of the cookbook can be asked for: qwen3's writes this template's turns."""
         builder = first_group(toy(model_name, group_size=1, renderer_name="qwen3_disable_thinking"))
@@ -180,7 +181,7 @@ class TwoTurnTask(Task):
 
 
 @pytest.fixture(scope="module")
-def two_turns() -> Iterator[tuple[AnswerVerifier, list[Trajectory]]]:
+def two_turns() -> Iterator[Seeing]:
     """A judge whose episodes have two turns, and the trajectories that it has seen."""
     seen: list[Trajectory] = []
 
@@ -226,10 +227,7 @@ def play(env: TaskEnv, policy: Any) -> TrajectoryGroup:
 
 class TestTurns:
     def test_turns_make_one_sequence(
-        self,
-        two_turns: tuple[AnswerVerifier, list[Trajectory]],
-        model_name: str,
-        saying: Callable[..., Any],
+        self, two_turns: Seeing, model_name: str, saying: Saying
     ) -> None:
         """The cookbook merges the turns into one datum and trains on the policy's tokens only."""
         judge, seen = two_turns
@@ -254,10 +252,7 @@ class TestTurns:
         assert trajectory.notes == {"said": ["x", "aaaa"]}
 
     def test_turn_that_broke_off_is_closed(
-        self,
-        two_turns: tuple[AnswerVerifier, list[Trajectory]],
-        model_name: str,
-        saying: Callable[..., Any],
+        self, two_turns: Seeing, model_name: str, saying: Saying
     ) -> None:
         """The next turn begins after an end of turn, also where the policy wrote none."""
         judge, seen = two_turns
@@ -268,10 +263,7 @@ class TestTurns:
         assert group.trajectories_G[0].stop_reason == "max_tokens"
 
     def test_episode_that_outgrows_the_context_ends(
-        self,
-        two_turns: tuple[AnswerVerifier, list[Trajectory]],
-        model_name: str,
-        saying: Callable[..., Any],
+        self, two_turns: Seeing, model_name: str, saying: Saying
     ) -> None:
         """No prompt is longer than there is room; what was said so far is judged."""
         judge, seen = two_turns
@@ -281,10 +273,7 @@ class TestTurns:
         assert group.get_total_rewards() == [1.0]
 
     def test_episode_that_raises_is_no_reward(
-        self,
-        two_turns: tuple[AnswerVerifier, list[Trajectory]],
-        model_name: str,
-        saying: Callable[..., Any],
+        self, two_turns: Seeing, model_name: str, saying: Saying
     ) -> None:
         """A broken episode is a failure with its reason, never an answer of reward 0."""
         env = env_of(two_turns[0], model_name)
@@ -337,14 +326,14 @@ class TestMissingVerdicts:
         assert [0.1 + a for a, _ in added[:3]] == [added[3][0]] * 3
 
     def test_verifier_that_fails_too_often_stops_the_loop(
-        self, model_name: str, saying: Callable[..., Any]
+        self, model_name: str, saying: Saying
     ) -> None:
         """Past `verify.max_failures` the cookbook's loop ends with rlvr's error."""
         builder = first_group(toy(model_name, "toy.fail_share=1.0", group_size=ENOUGH))
         with pytest.raises(VerifierError, match=f"{ENOUGH} of the last {ENOUGH} verifications"):
             asyncio.run(do_group_rollout(builder, saying(["aaaa"] * ENOUGH)))
 
-    def test_few_failures_are_borne(self, model_name: str, saying: Callable[..., Any]) -> None:
+    def test_few_failures_are_borne(self, model_name: str, saying: Saying) -> None:
         """Before that, a failure is a metric of its answer, and the group goes on."""
         builder = first_group(toy(model_name, "toy.fail_share=0.5", group_size=3))
         group = asyncio.run(do_group_rollout(builder, saying(["aaaa"] * 3)))

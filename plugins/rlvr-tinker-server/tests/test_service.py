@@ -56,6 +56,13 @@ def new_model(service, session, number=0):
     return models.create_model(service, asked, b"%d" % number)
 
 
+async def with_model(service):
+    """A session whose model is made; the session and the model's id."""
+    session = opened(service)
+    await service.futures.fetch(new_model(service, session).id, 30)
+    return session, f"{session.id}:train:0"
+
+
 def run(service, work):
     """Some work beside the service's own tasks."""
 
@@ -80,8 +87,7 @@ def test_a_silent_client_loses_its_session(make_service):
     service = make_service(session_timeout_s=0.3, max_adapters=1)
 
     async def work():
-        session = opened(service)
-        await service.futures.fetch(new_model(service, session).id, 30)
+        session, _ = await with_model(service)
         params = types.AdamParams(learning_rate=0.0)
         asked = types.OptimStepRequest(
             optim_params=params, model_id=f"{session.id}:train:0", seq_id=2
@@ -148,9 +154,7 @@ def test_old_snapshots_are_forgotten_and_saved_ones_read_again(make_service):
     service = make_service(max_snapshots=2)
 
     async def work():
-        session = opened(service)
-        model_id = f"{session.id}:train:0"
-        await service.futures.fetch(new_model(service, session).id, 30)
+        session, model_id = await with_model(service)
         named = types.SaveWeightsForSamplerRequest(model_id=model_id, path="kept", seq_id=1)
         await service.futures.fetch(samplers.save_for_sampler(service, named, b"1").id, 30)
         looking = types.CreateSamplingSessionRequest(
@@ -209,9 +213,7 @@ def test_a_cancelled_pass_is_done_all_the_same(make_service):
     service = make_service()
 
     async def work():
-        session = opened(service)
-        model_id = f"{session.id}:train:0"
-        await service.futures.fetch(new_model(service, session).id, 30)
+        _, model_id = await with_model(service)
         row = Row(
             tokens=np.array([1, 2]),
             inputs={"target_tokens": np.array([2, 3]), "weights": np.ones(2, np.float32)},
@@ -241,9 +243,7 @@ def test_a_model_that_cannot_be_made_takes_no_room(make_service, tmp_path):
     service = make_service(max_adapters=2)
 
     async def work():
-        session = opened(service)
-        model_id = f"{session.id}:train:0"
-        await service.futures.fetch(new_model(service, session).id, 30)
+        session, model_id = await with_model(service)
         save = types.SaveWeightsRequest(model_id=model_id, path="one", seq_id=1)
         await service.futures.fetch(saving.save_weights(service, save, b"1").id, 30)
         (damaged,) = tmp_path.glob("state/*/weights/one/adapter.safetensors")
@@ -297,8 +297,7 @@ def test_a_number_that_never_comes_is_named(make_service):
         return json.loads((await service.futures.fetch(future.id, 30)).body)
 
     async def work():
-        session = opened(service)
-        await service.futures.fetch(new_model(service, session).id, 30)
+        session, _ = await with_model(service)
         assert "metrics" in await told(a_step(service, session, 1))
         waiting = [a_step(service, session, number) for number in (5, 4, 7)]
         for future in waiting:
@@ -318,8 +317,7 @@ def test_a_number_far_ahead_leaves_the_others_in_order(make_service):
     service = make_service(gap_s=0.1)
 
     async def work():
-        session = opened(service)
-        await service.futures.fetch(new_model(service, session).id, 30)
+        session, _ = await with_model(service)
         ahead = await service.futures.fetch(a_step(service, session, 4000).id, 30)
         assert b"1, 2, 3, 4, 5 and 3994 more" in ahead.body
         later = [a_step(service, session, number) for number in (3, 2, 1)]

@@ -32,7 +32,7 @@ from rlvr_torch.training.activation_checkpointing import checkpoint_where_meant
 from rlvr_torch.training.checkpoint import TrainingState, read_state, read_weights, write_state
 from rlvr_torch.training.logprobs import sequence_logprobs, sequence_values
 from rlvr_torch.training.loss_inputs import outputs_of
-from rlvr_torch.training.microbatches import MicroBatches, check_data
+from rlvr_torch.training.microbatches import MicroBatchBudget, check_data
 from rlvr_torch.training.optimizer import OptimSettings, Updater
 from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.router_loss import RouterLoss
@@ -79,7 +79,8 @@ class TorchBackend(Backend):
         self._image_processor = getattr(self.net, "image_processor", None)
         count = sum(value.numel() for value in self.model.parameters())
         self._threads = BatchThreads.suited(self.device, count, config.threads)
-        self._budget = suited_budget(self.device, count, config.microbatch_tokens)
+        tokens = suited_budget(self.device, count, config.microbatch_tokens)
+        self._budget = MicroBatchBudget(tokens, self._threads, context.model)
         self._product = hardware.head_product(self.dtype)
         store = hardware.weight_storage if config.weight_copies else WeightStorage
         self._storage = store(self.net, self.dtype)
@@ -91,7 +92,7 @@ class TorchBackend(Backend):
 
             compiled = compile_training(self.net, self._attention, self._threads.size)
             self._attention, self._compiler = compiled
-        checkpoint_where_meant(config, self.net, self._budget, self.dtype)
+        checkpoint_where_meant(config, self.net, tokens, self.dtype)
         cores = decode_cores(count, config.threads)
         self._engine = make_engine(
             config,
@@ -201,7 +202,7 @@ class TorchBackend(Backend):
 
         def work(is_cancelled: Callable[[], bool]) -> list[FloatArray]:
             self._prepare(data)
-            pieces = self._pieces(is_cancelled)
+            pieces = self._budget.pieces(is_cancelled)
             if which == "value":
                 critic = self._updater.have_critic()
                 return pieces.numbers(data, lambda d: sequence_values(self.net, critic, d, *how))
@@ -216,20 +217,6 @@ class TorchBackend(Backend):
         """Check data before they are used; where vLLM samples, it gives the GPU's memory back."""
         check_data(data, self.net.vocab_size, self.net.positions, needs)
         self._engine.sleep()
-
-    def _pieces(self, is_cancelled: Callable[[], bool]) -> MicroBatches:
-        return MicroBatches(
-            budget=self._budget,
-            threads=self._threads,
-            is_cancelled=is_cancelled,
-            shrink=self._shrink,
-        )
-
-    def _shrink(self, tokens: int) -> None:
-        """From now on micro-batches hold at most so many tokens: more did not fit."""
-        if tokens < self._budget:
-            self._budget = tokens
-            log.warning("out_of_memory", microbatch_tokens=tokens, found="one was halved")
 
     async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
         """
@@ -254,7 +241,7 @@ class TorchBackend(Backend):
     ) -> dict[str, float]:
         learner = self._learner(data, loss)
         try:
-            metrics = accumulate(data, loss, learner, self._pieces(is_cancelled))
+            metrics = accumulate(data, loss, learner, self._budget.pieces(is_cancelled))
             norms = self._updater.clip(learner.critic)
             if not all(np.isfinite(norm) for norm in norms.values()):
                 raise NotFiniteError(
@@ -295,7 +282,9 @@ class TorchBackend(Backend):
         """
 
         def work(is_cancelled: Callable[[], bool]) -> dict[str, float]:
-            return eval_loss(data, loss, self._learner(data, loss), self._pieces(is_cancelled))
+            return eval_loss(
+                data, loss, self._learner(data, loss), self._budget.pieces(is_cancelled)
+            )
 
         return await self._worker.run(work)
 

@@ -31,7 +31,7 @@ from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
 from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
-from rlvr_torch.training.microbatches import MicroBatches, check_data
+from rlvr_torch.training.microbatches import MicroBatchBudget, MicroBatches, check_data
 from rlvr_torch.training.output_head import Head
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
@@ -84,7 +84,8 @@ class TorchTeacher(Teacher):
         self.image_processor = getattr(self._net, "image_processor", None)
         count = sum(value.numel() for value in self._net.module.parameters())
         self._threads = BatchThreads.suited(device, count, config.threads)
-        self._budget = suited_budget(device, count, config.microbatch_tokens)
+        tokens = suited_budget(device, count, config.microbatch_tokens)
+        self._budget = MicroBatchBudget(tokens, self._threads, self.name)
         self._worker = Executor()
 
     async def __aenter__(self) -> TorchTeacher:
@@ -161,19 +162,4 @@ class TorchTeacher(Teacher):
             check_data(data, self._net.vocab_size, self.context_length)
         except BackendError as error:
             raise BackendError(f"teacher {self.name}: {error}") from error
-        return await self._worker.run(
-            lambda is_cancelled: work(
-                MicroBatches(
-                    budget=self._budget,
-                    threads=self._threads,
-                    is_cancelled=is_cancelled,
-                    shrink=self._shrink,
-                )
-            )
-        )
-
-    def _shrink(self, tokens: int) -> None:
-        """From now on micro-batches hold at most so many tokens: more did not fit."""
-        if tokens < self._budget:
-            self._budget = tokens
-            log.warning("out_of_memory", teacher=self.name, microbatch_tokens=tokens)
+        return await self._worker.run(lambda is_cancelled: work(self._budget.pieces(is_cancelled)))

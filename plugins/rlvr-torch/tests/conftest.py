@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlvr import Datum
+from rlvr import Datum, GenerateRequest, SamplingParams
+from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 
@@ -61,6 +65,93 @@ def make_datum(tokenizer: BytePairTokenizer) -> Callable[..., Datum]:
     return make
 
 
+@pytest.fixture
+def make_group(make_datum: Callable[..., Datum]) -> Callable[..., list[Datum]]:
+    """Data that share a prompt of `prompt` tokens; a length counts the prompt."""
+
+    def make(prompt: int, lengths: list[int], seed: int, **changes: object) -> list[Datum]:
+        found: list[Datum] = []
+        for i, length in enumerate(lengths, start=100 * seed):
+            own = make_datum(prompt, length, i, **changes)
+            lead = (found or [own])[0].tokens[:prompt]
+            found.append(attrs.evolve(own, tokens=[*lead, *own.tokens[prompt:]]))
+        return found
+
+    return make
+
+
+class NoEnd(CharTokenizer):
+    """A tokenizer without an end: each completion has as many tokens as it asked for."""
+
+    eos_id = -1
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        return " ".join(map(str, tokens))
+
+
+def requests_of(
+    count: int, seed: int = 0, prompts: int = 3, *, longest: int = 40, most: int = 30, **params: Any
+) -> list[GenerateRequest]:
+    """So many requests for prompts of few tokens, with all kinds of settings."""
+    rng = np.random.default_rng(seed)
+    texts = [rng.integers(1, 60, int(rng.integers(1, longest))) for _ in range(prompts)]
+    return [
+        GenerateRequest(
+            prompt=texts[i % prompts],
+            params=SamplingParams(
+                **{
+                    "max_tokens": int(rng.integers(1, most)),
+                    "temperature": float(rng.choice([0.0, 0.7, 1.0, 1.0])),
+                    "top_k": int(rng.choice([0, 0, 5, 150])),
+                    "top_p": float(rng.choice([1.0, 0.9])),
+                    **params,
+                }
+            ),
+            seed=1000 * seed + i,
+        )
+        for i in range(count)
+    ]
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """(rows, tokens) of each pass of our GPT-2."""
+    seen: list[tuple[int, ...]] = []
+    plain = GPT2.hidden
+
+    def counting(self: GPT2, tokens: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        seen.append(tuple(tokens.shape))
+        return plain(self, tokens, *args, **kwargs)
+
+    monkeypatch.setattr(GPT2, "hidden", counting)
+    return seen
+
+
+class Sizes(TorchDispatchMode):
+    """Notes the elements of the largest tensor that any operation makes."""
+
+    largest = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for one in made if isinstance(made, (tuple, list)) else [made]:
+            if isinstance(one, torch.Tensor):
+                self.largest = max(self.largest, one.numel())
+        return made
+
+
+@pytest.fixture
+def largest() -> Callable[..., int]:
+    """A function: the elements of the largest tensor that a call makes."""
+
+    def measured(call: Callable[..., object], *given: object) -> int:
+        with Sizes() as sizes:
+            call(*given)
+        return sizes.largest
+
+    return measured
+
+
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -86,24 +177,19 @@ def hf_tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-HF_FAMILIES = (
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "gpt_oss",
-    "glm4",
-    "mixtral",
-    "qwen3_moe",
-    "qwen3_next",
-    "qwen3_5_text",
-    "qwen3_5_moe_text",
-    "olmo_hybrid",
-    "gpt2",
-)
+TINY: dict[str, object] = {
+    "vocab_size": 304,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 48,
+    "bos_token_id": None,
+    "eos_token_id": 0,
+    "pad_token_id": None,
+}
+"""The shape of tiny models of transformers."""
 
 
 @pytest.fixture(scope="session")
@@ -119,17 +205,8 @@ def make_hf(
         if family in made:
             return made[family]
         shape: dict[str, object] = {
-            "vocab_size": 304,
-            "hidden_size": 32,
-            "num_hidden_layers": 3,
-            "num_attention_heads": 4,
-            "num_key_value_heads": 2,
-            "head_dim": 16,
-            "intermediate_size": 48,
+            **TINY,
             "max_position_embeddings": 96,
-            "bos_token_id": None,
-            "eos_token_id": 0,
-            "pad_token_id": None,
             "attention_dropout": 0.3,
         }
         windows: dict[str, object] = {

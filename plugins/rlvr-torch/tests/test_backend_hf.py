@@ -31,48 +31,40 @@ def run(coroutine):
     return asyncio.run(coroutine)
 
 
-class TestLlama(BackendContract):
+class _OfFamily(BackendContract):
+    """The contract on a tiny model of a family."""
+
+    family = "llama"
+    config = CPU
+
+    @pytest.fixture(autouse=True)
+    def _make(self, make_hf):
+        self._directory = make_hf(self.family)
+
+    def make_backend(self):
+        return build(self._directory, self.config)
+
+
+class TestLlama(_OfFamily):
     """All weights of a Llama, bit for bit after save and load."""
 
-    @pytest.fixture(autouse=True)
-    def _make(self, make_hf):
-        self._directory = make_hf("llama")
 
-    def make_backend(self):
-        return build(self._directory)
-
-
-class TestGemma2(BackendContract):
+class TestGemma2(_OfFamily):
     """Tied, scaled embeddings, windows, soft-capped scores and logits."""
 
-    @pytest.fixture(autouse=True)
-    def _make(self, make_hf):
-        self._directory = make_hf("gemma2")
-
-    def make_backend(self):
-        return build(self._directory)
+    family = "gemma2"
 
 
-class TestQwen35(BackendContract):
+class TestQwen35(_OfFamily):
     """Layers that keep a state: bit for bit after save and load; equal batches give equal bits."""
 
-    @pytest.fixture(autouse=True)
-    def _make(self, make_hf):
-        self._directory = make_hf("qwen3_5_text")
-
-    def make_backend(self):
-        return build(self._directory)
+    family = "qwen3_5_text"
 
 
-class TestLoRA(BackendContract):
+class TestLoRA(_OfFamily):
     """Adapters of a Llama, bit for bit after save and load; the reference is the bare model."""
 
-    @pytest.fixture(autouse=True)
-    def _make(self, make_hf):
-        self._directory = make_hf("llama")
-
-    def make_backend(self):
-        return build(self._directory, LORA)
+    config = LORA
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from rlvr import BackendError, GenerateRequest, SamplingParams
-from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.captured.graphs import Capture, CUDACapture
 from rlvr_torch.generation.captured.pages import PAGE, Pages
@@ -27,6 +26,8 @@ from rlvr_torch.generation.inbox import Inbox
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.runtime.executor import Executor
+
+from .conftest import NoEnd, requests_of
 
 HOST = ("_local_scalar_dense", "nonzero", "equal", "masked_select", "bincount")
 
@@ -103,13 +104,6 @@ class RecordingCapture(Capture):
         self.pools += 1
 
 
-class NoEnd(CharTokenizer):
-    eos_id = -1
-
-    def decode(self, tokens):
-        return " ".join(map(str, tokens))
-
-
 class Letters:
     """Single letters; "a" ends a completion."""
 
@@ -123,28 +117,6 @@ class Letters:
 def net():
     config = GPT2Config(vocab_size=301, n_positions=96, n_embd=32, n_layer=2, n_head=2)
     return GPT2.new(config, seed=1)
-
-
-def requests_of(count, seed=0, prompts=3, most=30, **params):
-    """Prompts of 1 to 40 tokens, all kinds of settings."""
-    rng = np.random.default_rng(seed)
-    texts = [rng.integers(1, 60, int(rng.integers(1, 40))) for _ in range(prompts)]
-    return [
-        GenerateRequest(
-            prompt=texts[i % prompts],
-            params=SamplingParams(
-                **{
-                    "max_tokens": int(rng.integers(1, most)),
-                    "temperature": float(rng.choice([0.0, 0.7, 1.0, 1.0])),
-                    "top_k": int(rng.choice([0, 0, 5, 150])),
-                    "top_p": float(rng.choice([1.0, 0.9])),
-                    **params,
-                }
-            ),
-            seed=1000 * seed + i,
-        )
-        for i in range(count)
-    ]
 
 
 def bits(completion):

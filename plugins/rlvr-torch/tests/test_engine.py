@@ -9,7 +9,6 @@ import torch
 from rlvr import BackendError, GenerateRequest, SamplingParams
 from rlvr_torch.generation.cpu.matmul import Matmul
 from rlvr_torch.generation.engine import Engine
-from rlvr_torch.models.gpt2 import GPT2
 
 PROMPTS = ["module ", "m", "assign y = a ^ b;\n  assign y = b"]
 
@@ -77,16 +76,8 @@ def test_a_request_draws_the_same_in_any_batch(model, tokenizer):
     assert len({tuple(tokens) for tokens in together}) == len(requests)
 
 
-def test_each_distinct_prompt_is_read_once(model, tokenizer, monkeypatch):
+def test_each_distinct_prompt_is_read_once(model, tokenizer, passes):
     """A group's prompt is prefilled once, and decoding passes hold one token a row."""
-    passes = []
-    plain = GPT2.hidden
-
-    def counting(self, tokens, *args, **kwargs):
-        passes.append(tuple(tokens.shape))
-        return plain(self, tokens, *args, **kwargs)
-
-    monkeypatch.setattr(GPT2, "hidden", counting)
     Engine(model, tokenizer).generate(requests_of(tokenizer, seeds=6))
     lengths = sorted((len(tokenizer.encode(p)) for p in PROMPTS), reverse=True)
     assert passes[: len(PROMPTS)] == [(1, length) for length in lengths]
@@ -94,16 +85,8 @@ def test_each_distinct_prompt_is_read_once(model, tokenizer, monkeypatch):
     assert all(shape[1] == 1 for shape in passes[len(PROMPTS) :])
 
 
-def test_finished_rows_leave_the_batch(model, tokenizer, monkeypatch):
+def test_finished_rows_leave_the_batch(model, tokenizer, passes):
     """Rows that end early are not computed until the longest has ended."""
-    rows = []
-    plain = GPT2.hidden
-
-    def counting(self, tokens, *args, **kwargs):
-        rows.append(tokens.shape[0])
-        return plain(self, tokens, *args, **kwargs)
-
-    monkeypatch.setattr(GPT2, "hidden", counting)
     requests = [
         GenerateRequest(
             prompt=tokenizer.encode(PROMPTS[i % 3]),
@@ -114,7 +97,7 @@ def test_finished_rows_leave_the_batch(model, tokenizer, monkeypatch):
     ]
     completions = Engine(model, tokenizer).generate(requests)
     assert [len(c.tokens) <= 4 * (i + 1) for i, c in enumerate(completions)] == [True] * 12
-    assert rows[-1] <= 2
+    assert passes[-1][0] <= 2
     for request, completion in zip(requests, completions, strict=True):
         wanted = full_logprobs(model, request, completion)
         assert np.abs(completion.logprobs - wanted).max() < 1e-4

@@ -7,21 +7,13 @@ import pytest
 import torch
 
 from rlvr import GenerateRequest, SamplingParams
-from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.hf.supported import FAMILIES
 
+from .conftest import NoEnd
+
 transformers = pytest.importorskip("transformers")
-
-
-class NoEnd(CharTokenizer):
-    """A tokenizer without an end: each completion has as many tokens as it asked for."""
-
-    eos_id = -1
-
-    def decode(self, tokens):
-        return str(tokens)
 
 
 @pytest.mark.one_of(3)

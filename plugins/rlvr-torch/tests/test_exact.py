@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from rlvr import GenerateRequest, SamplingParams
-from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.cpu.weights import is_batch_invariant
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.generation.inbox import Inbox
@@ -17,12 +16,7 @@ from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.runtime.executor import Executor
 
-
-class NoEnd(CharTokenizer):
-    eos_id = -1
-
-    def decode(self, tokens):
-        return " ".join(map(str, tokens))
+from .conftest import NoEnd, requests_of
 
 
 @pytest.fixture(params=["gpt2", "large gpt2", "gemma2", "hf gpt2"])
@@ -35,25 +29,6 @@ def net(request, make_hf):
     else:
         return load_net(str(make_hf(request.param.removeprefix("hf "))))
     return GPT2.new(config, seed=1)
-
-
-def requests_of(count, seed, prompts):
-    """Prompts of 1 to 60 tokens, all kinds of settings."""
-    rng = np.random.default_rng(seed)
-    texts = [rng.integers(1, 60, int(rng.integers(1, 60))) for _ in range(prompts)]
-    return [
-        GenerateRequest(
-            prompt=texts[i % prompts],
-            params=SamplingParams(
-                max_tokens=int(rng.integers(1, 20)),
-                temperature=float(rng.choice([0.0, 0.7, 1.0, 1.0])),
-                top_k=int(rng.choice([0, 0, 5, 150])),
-                top_p=float(rng.choice([1.0, 0.9])),
-            ),
-            seed=i,
-        )
-        for i in range(count)
-    ]
 
 
 def bits(completion):
@@ -77,7 +52,7 @@ def joined(engine, requests, rng):
 @pytest.mark.parametrize("prompts", [8, 3], ids=["own prompts", "shared prompts"])
 def test_alone_beside_others_or_late(net, prompts):
     """The same bits alone, together, backwards, in few rows, and joined in the middle."""
-    requests = requests_of(8, prompts, prompts)
+    requests = requests_of(8, prompts, prompts, longest=60, most=20)
     alone = [bits(Engine(net, NoEnd()).generate([request])[0]) for request in requests]
     assert len({tuple(tokens) for tokens, _ in alone}) > 5
     assert [bits(c) for c in Engine(net, NoEnd()).generate(requests)] == alone
@@ -91,14 +66,14 @@ def test_alone_beside_others_or_late(net, prompts):
 def test_on_two_cores(model):
     """Operations that are spread over two threads are the same beside any others, too."""
     torch.set_num_threads(2)
-    requests = requests_of(6, 1, 3)
+    requests = requests_of(6, 1, 3, longest=60, most=20)
     alone = [bits(Engine(model, NoEnd()).generate([request])[0]) for request in requests]
     assert [bits(c) for c in Engine(model, NoEnd()).generate(requests)] == alone
 
 
 def test_a_dropped_row_leaves_the_others_bits(model):
     """Rows that are taken out in the middle, until one is left."""
-    engine, requests = Engine(model, NoEnd()), requests_of(9, 3, 4)
+    engine, requests = Engine(model, NoEnd()), requests_of(9, 3, 4, longest=60, most=20)
     alone = [bits(engine.generate([request])[0]) for request in requests]
     batch, sequences = engine.start(), [engine.sequence(request) for request in requests]
     batch.add(sequences)
@@ -145,7 +120,7 @@ def test_memory_grows_with_what_is_used(model):
     """One request in a batch of many rows has room for itself and an empty row."""
     batch = Engine(model, NoEnd(), rows=1000).start()
     engine = Engine(model, NoEnd())
-    batch.add([engine.sequence(requests_of(1, 0, 1)[0])])
+    batch.add([engine.sequence(requests_of(1, 0, 1, longest=60, most=20)[0])])
     with batch.at_work():
         batch.step()
     assert batch._cache._keys[0].shape[0] == 2

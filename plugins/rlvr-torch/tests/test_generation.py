@@ -19,6 +19,8 @@ from rlvr_torch.models.attention import attend_over, causal
 from rlvr_torch.models.interface import Heads
 from rlvr_torch.runtime.batch_threads import BatchThreads
 
+from .conftest import NoEnd
+
 VOCAB, WIDTH = 50, 24
 
 
@@ -73,15 +75,6 @@ class TinyNet(nn.Module):
         start = len(request.prompt)
         logprobs = logits[start - 1 : -1].log_softmax(1)
         return logprobs.gather(1, tokens[0, start:, None])[:, 0].numpy()
-
-
-class NoEnd(CharTokenizer):
-    """A tokenizer without an end: each completion has as many tokens as it asked for."""
-
-    eos_id = -1
-
-    def decode(self, tokens):
-        return " ".join(map(str, tokens))
 
 
 def heads(queries=4, keys=4, width=6, **changes):

@@ -9,26 +9,8 @@ import torch
 from rlvr_torch.models.gpt2 import GPT2
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.hf.net import HFNet
+from rlvr_torch.models.hf.supported import FAMILIES
 from rlvr_torch.training.packing.prefix_packing import SupervisedSpan, supervised_hidden
-
-FAMILIES = (
-    "own",
-    "llama",
-    "mistral",
-    "qwen2",
-    "qwen3",
-    "gemma",
-    "gemma2",
-    "gemma3_text",
-    "gpt_oss",
-    "glm4",
-    "mixtral",
-    "qwen3_moe",
-    "qwen3_next",
-    "qwen3_5_moe_text",
-    "olmo_hybrid",
-    "gpt2",
-)
 
 
 def net_of(family, make_hf, model):
@@ -36,26 +18,17 @@ def net_of(family, make_hf, model):
     return model if family == "own" else load_net(str(make_hf(family)))
 
 
-def group(make_datum, prompt, lengths, seed, **changes):
-    """Data that share a prompt of `prompt` tokens."""
-    data = [make_datum(prompt, n, seed * 100 + i, **changes) for i, n in enumerate(lengths)]
-    lead = data[0].tokens[:prompt]
-    return [
-        make_datum(prompt, n, seed * 100 + i, tokens=[*lead, *d.tokens[prompt:]], **changes)
-        for i, (n, d) in enumerate(zip(lengths, data, strict=True))
-    ]
-
-
-def mixture(make_datum):
+@pytest.fixture
+def mixture(make_datum, make_group):
     """Shared prompts of two lengths, past all windows; one alone; single tokens; gaps."""
     holes = np.zeros(34, bool)
     holes[[20, 21, 22, 27, 28, 33]] = True
     return [
-        *group(make_datum, 20, [33, 21, 27, 40], 1),
+        *make_group(20, [33, 21, 27, 40], 1),
         make_datum(15, 30, 7),
-        *group(make_datum, 5, [6, 19], 2),
+        *make_group(5, [6, 19], 2),
         make_datum(1, 2, 8),
-        *group(make_datum, 20, [34, 34], 3, mask=holes),
+        *make_group(20, [34, 34], 3, mask=holes),
     ]
 
 
@@ -83,11 +56,11 @@ def gradients(net, hidden):
 
 
 @pytest.mark.one_of(3)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_packed_equals_unpacked(family, make_hf, model, make_datum):
+@pytest.mark.parametrize("family", ["own", *FAMILIES])
+def test_packed_equals_unpacked(family, make_hf, model, mixture):
     """States within 1e-5 of each datum alone, gradients within 1e-4 of the largest one."""
     net = net_of(family, make_hf, model)
-    data = mixture(make_datum)
+    data = mixture
     packed, apart = supervised_hidden(net, data), alone(net, data)
     assert packed.shape == (sum(int(d.mask.sum()) for d in data), net.head.shape[1])
     assert (packed - apart).abs().max() < 1e-5
@@ -101,9 +74,9 @@ def test_packed_equals_unpacked(family, make_hf, model, make_datum):
 
 
 @pytest.mark.parametrize("lengths", [[30, 30, 30], [30, 24, 21]])
-def test_gradients_flow_into_a_shared_prompt(model, make_datum, lengths):
+def test_gradients_flow_into_a_shared_prompt(model, make_group, lengths):
     """An embedding that occurs in the prompt only gets the gradient of all completions."""
-    data = group(make_datum, 20, lengths, 4)
+    data = make_group(20, lengths, 4)
     only = next(t for t in data[0].tokens[:20] if all(t not in d.tokens[20:] for d in data))
     row = list(dict(model.named_parameters())).index("wte.weight")
     apart = gradients(model, alone(model, data))[row][only]
@@ -113,9 +86,9 @@ def test_gradients_flow_into_a_shared_prompt(model, make_datum, lengths):
     )
 
 
-def test_the_row_holds_each_prompt_once_and_no_padding(model, make_datum):
+def test_the_row_holds_each_prompt_once_and_no_padding(model, make_datum, make_group):
     """S + sum of (T - 1) tokens go through the model: the last token is predicted, not read."""
-    data = [*group(make_datum, 20, [33, 21, 27], 1), make_datum(9, 14, 2)]
+    data = [*make_group(20, [33, 21, 27], 1), make_datum(9, 14, 2)]
     seen = []
     hidden = model.hidden
 
@@ -130,9 +103,9 @@ def test_the_row_holds_each_prompt_once_and_no_padding(model, make_datum):
     assert positions[0].tolist() == [*range(20), *range(13), *range(20, 32), *range(20, 26)]
 
 
-def test_sequences_do_not_see_each_other(model, make_datum):
+def test_sequences_do_not_see_each_other(model, make_datum, make_group):
     """Changing one datum's completion changes no other datum's states."""
-    data = [*group(make_datum, 20, [33, 30], 1), make_datum(12, 25, 2)]
+    data = [*make_group(20, [33, 30], 1), make_datum(12, 25, 2)]
     other = data[1].tokens.copy()
     other[20:] = (other[20:] + 1) % 100
     changed = [data[0], make_datum(20, 30, 1, tokens=other), data[2]]

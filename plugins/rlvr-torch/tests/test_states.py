@@ -10,7 +10,6 @@ import torch
 from structlog.testing import capture_logs
 
 from rlvr import BackendError, GenerateRequest, SamplingParams
-from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
@@ -20,6 +19,8 @@ from rlvr_torch.training.activation_checkpointing import checkpoint_layers
 from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.packing.packed_states import PackedStates
 from rlvr_torch.training.packing.prefix_packing import supervised_hidden
+
+from .conftest import TINY, NoEnd
 
 transformers = pytest.importorskip("transformers")
 
@@ -53,30 +54,12 @@ CASES = {
 }
 
 
-class NoEnd(CharTokenizer):
-    """A tokenizer without an end: each completion has as many tokens as it asked for."""
-
-    eos_id = -1
-
-    def decode(self, tokens):
-        return str(tokens)
-
-
 def made(case):
     """A net, and a copy of its model from before it was one."""
     kind, changes = CASES[case]
     shape = {
-        "vocab_size": 304,
-        "hidden_size": 32,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "intermediate_size": 48,
+        **TINY,
         "max_position_embeddings": 256,
-        "bos_token_id": None,
-        "eos_token_id": 0,
-        "pad_token_id": None,
         "layer_types": [LINEAR, LINEAR, FULL],
         "linear_num_value_heads": 4,
         "linear_num_key_heads": 2,
@@ -99,17 +82,8 @@ def pair(request):
     return made(request.param)
 
 
-def group(make_datum, prompt, lengths, seed):
-    """Data that share a prompt."""
-    lead = make_datum(prompt, prompt + 1, seed).tokens[:prompt]
-    found = []
-    for i, length in enumerate(lengths):
-        own = make_datum(prompt, length, 100 * seed + i)
-        found.append(make_datum(prompt, length, i, tokens=[*lead, *own.tokens[prompt:]]))
-    return found
-
-
-def mixture(make_datum):
+@pytest.fixture
+def mixture(make_datum, make_group):
     """
     Groups with prompts of 1, 2, 20 and 70 tokens, and sequences alone.
 
@@ -117,13 +91,13 @@ def mixture(make_datum):
     (nothing of them is read), two, and more than a chunk.
     """
     return [
-        *group(make_datum, 20, [33, 21, 22, 40], 1),
+        *make_group(20, [33, 21, 22, 40], 1),
         make_datum(15, 30, 7),
-        *group(make_datum, 2, [4, 90, 3], 2),
+        *make_group(2, [4, 90, 3], 2),
         make_datum(1, 2, 8),
-        *group(make_datum, 1, [2, 9], 3),
-        *group(make_datum, 70, [71, 72, 140], 4),
-        *group(make_datum, 20, [24, 25], 5),
+        *make_group(1, [2, 9], 3),
+        *make_group(70, [71, 72, 140], 4),
+        *make_group(20, [24, 25], 5),
     ]
 
 
@@ -156,9 +130,9 @@ def assert_close(mine, theirs):
 
 
 @pytest.mark.one_of(3)
-def test_packed_is_each_sequence_alone(pair, make_datum):
+def test_packed_is_each_sequence_alone(pair, mixture):
     """States and gradients are those of transformers; with checkpointed layers the same bits."""
-    (net, theirs), data = pair, mixture(make_datum)
+    (net, theirs), data = pair, mixture
     packed, apart = supervised_hidden(net, data), alone(theirs, data)
     assert (packed - apart).abs().max() < 3e-5
     mine = gradients(net.model, packed)
@@ -169,18 +143,18 @@ def test_packed_is_each_sequence_alone(pair, make_datum):
         assert one is None or torch.equal(one, other)
 
 
-def test_the_attention_of_a_card_carries_states_too(make_datum):
+def test_the_attention_of_a_card_carries_states_too(mixture):
     """`PackedAttention` gives what blocks give."""
     net, _ = made("mixed")
-    data = mixture(make_datum)
+    data = mixture
     found, wanted = supervised_hidden(net, data, PackedAttention), supervised_hidden(net, data)
     assert (found - wanted).abs().max() < 3e-5
 
 
-def test_no_sequence_sees_another(make_datum):
+def test_no_sequence_sees_another(make_datum, make_group):
     """Another completion, and another sequence in front, change no other datum's states."""
     net, _ = made("all linear")
-    data = [*group(make_datum, 20, [33, 30], 1), make_datum(12, 25, 2)]
+    data = [*make_group(20, [33, 30], 1), make_datum(12, 25, 2)]
     tokens = data[1].tokens.copy()
     tokens[20:] = (tokens[20:] + 1) % 100
     changed = [data[0], make_datum(20, 30, 1, tokens=tokens), data[2]]
@@ -190,7 +164,7 @@ def test_no_sequence_sees_another(make_datum):
     assert not torch.allclose(before[14:23], after[14:23], atol=1e-3)
 
 
-def test_a_shared_prompt_is_read_once(make_datum):
+def test_a_shared_prompt_is_read_once(make_group):
     """A layer reads S tokens of a prompt, and the completions without it."""
     net, _ = made("all linear")
     read = []
@@ -202,7 +176,7 @@ def test_a_shared_prompt_is_read_once(make_datum):
         return forward(inputs)
 
     layer.in_proj_qkv.forward = counted
-    supervised_hidden(net, group(make_datum, 20, [33, 30, 21], 1))
+    supervised_hidden(net, make_group(20, [33, 30, 21], 1))
     assert read == [(1, 20), (2, 12)]  # of one token nothing is read
 
 

@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 from rlvr_process import run_rlvr
 
 from rlvr import GenerateRequest, SamplingParams
-from rlvr.testing.fakes import CharTokenizer
 from rlvr_torch.generation.captured.attention import Past, TableAttention, power
 from rlvr_torch.generation.captured.engine import CapturedEngine
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.hardware import primitives
 from rlvr_torch.models.hf.load import load_net
 from rlvr_torch.models.interface import Heads
+
+from .conftest import NoEnd
 
 CPU = torch.device("cpu")
 
@@ -220,13 +221,6 @@ def test_kernels_compile_for_ada(tmp_path):
     program.write_text(COMPILE)
     done = run_rlvr(env=environment, program=program, cwd=tmp_path)
     assert done.stdout.split() == ["bf16", "True"] * 6 + ["fp32", "True"] * 3, done.stderr
-
-
-class NoEnd(CharTokenizer):
-    eos_id = -1
-
-    def decode(self, tokens):
-        return " ".join(map(str, tokens))
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gpt_oss"])

@@ -284,32 +284,30 @@ def test_what_failed_is_not_counted_as_logged(tmp_path: Path) -> None:
     assert ("log", 1, "reward/mean") in again.lines
 
 
+def told_after(text: str, tmp_path: Path) -> list[Any]:
+    """What is told a tracker whose file of the id holds this text."""
+    (tmp_path / "trackers").mkdir()
+    (tmp_path / "trackers" / "lines.json").write_text(text, encoding="utf-8")
+    tracker = Lines()
+    told(tracker, tmp_path, range(1, 3))
+    return tracker.lines
+
+
 def test_a_damaged_file_of_the_id_stops_the_tracker_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It is named, with how to begin a new tracker run."""
-    (tmp_path / "trackers").mkdir()
-    (tmp_path / "trackers" / "lines.json").write_text("{", encoding="utf-8")
-    tracker = Lines()
-    told(tracker, tmp_path, range(1, 3))
-
-    assert tracker.lines == []
+    assert told_after("{", tmp_path) == []
     said = capsys.readouterr().err
     assert "tracker_stopped" in said
     assert "lines.json" in said
 
 
-def test_a_file_of_the_id_without_steps_is_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_the_id_without_steps_is_read(tmp_path: Path) -> None:
     """As a person may write one, to go on in a run of the tracker."""
-    (tmp_path / "trackers").mkdir()
-    (tmp_path / "trackers" / "lines.json").write_text('{"id": "mine"}', encoding="utf-8")
-    tracker = Lines()
-    told(tracker, tmp_path, range(1, 2))
-
-    assert tracker.lines[0] == ("start", "mine")
-    assert ("log", 1, "reward/mean") in tracker.lines
+    lines = told_after('{"id": "mine"}', tmp_path)
+    assert lines[0] == ("start", "mine")
+    assert ("log", 1, "reward/mean") in lines
 
 
 def test_a_missing_library_is_an_error_at_the_start() -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from attrs import frozen
 
-from rlvr import Curriculum, PassRate, Problem
+from rlvr import Curriculum, Problem
 from rlvr_chess.questions.records import EnvironmentStep
 
 
@@ -24,13 +25,7 @@ class MixedTasks(Curriculum):
     mix: float
 
     def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
+        self, problems: Sequence[Problem], count: int, *, seed: int, step: int, **now: Any
     ) -> list[Problem]:
         """
         `count` problems of a step (0-based), a share `mix` of them policy problems.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import is_
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from attrs import frozen
 
-from rlvr import Curriculum, PassRate, Problem, by_pass_rate, by_stages, by_weight
+from rlvr import Curriculum, Problem, by_pass_rate, by_stages, by_weight
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.strengths import Audited, doubt_weights, strength_weights
 
@@ -32,13 +32,7 @@ class TrainingOrder(Curriculum):
     audit: Mapping[str, Audited]
 
     def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
+        self, problems: Sequence[Problem], count: int, *, seed: int, step: int, **now: Any
     ) -> Sequence[Problem]:
         """The problems of a training step."""
         config = self.config
@@ -57,11 +51,11 @@ class TrainingOrder(Curriculum):
             return by_pass_rate(
                 problems,
                 count,
-                history=history,
                 seed=seed,
                 step=step,
                 target=config.target_rate,
                 weights=weights,
+                **now,
             )
         return by_weight(problems, count, weights=weights or {}, seed=seed, step=step)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -114,18 +115,17 @@ def parse_row(row: Mapping[str, Any]) -> CvdpProblem:
     prompt, context = asked["prompt"], texts(asked.get("context") or {})
     if not isinstance(prompt, str):
         raise RowError("its prompt is not text")
+    make_problem = partial(
+        CvdpProblem,
+        id=row["id"],
+        category=category,
+        difficulty=difficulty,
+        prompt=prompt,
+        context=context,
+        split=str(row.get("split") or ""),
+    )
     if category in COMPREHENSION:
-        return CvdpProblem(
-            id=row["id"],
-            category=category,
-            difficulty=difficulty,
-            prompt=prompt,
-            context=context,
-            targets=(),
-            harness={},
-            response=_response(row),
-            split=str(row.get("split") or ""),
-        )
+        return make_problem(targets=(), harness={}, response=_response(row))
     harness = row.get("harness") or {}
     harness = texts(harness["files"] if isinstance(harness.get("files"), dict) else harness)
     solutions = row.get("patch") if is_agentic else (row.get("output") or {}).get("context")
@@ -149,19 +149,13 @@ def parse_row(row: Mapping[str, Any]) -> CvdpProblem:
         for path, text in solutions.items()
         if text
     }
-    return CvdpProblem(
-        id=row["id"],
-        category=category,
-        difficulty=difficulty,
-        prompt=prompt,
-        context=context,
+    return make_problem(
         targets=targets,
         harness=harness,
         reference=reference,
         services=parse_services(harness),
         generation=cocotb_generation(harness),
         needs=needed_packages(harness),
-        split=str(row.get("split") or ""),
     )
 
 

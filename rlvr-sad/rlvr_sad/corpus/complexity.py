@@ -12,12 +12,13 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import structlog
 from attrs import frozen
 from attrs.validators import ge, gt, le
 
-from rlvr import BuildContext, ConfigError, Curriculum, PassRate, Problem, epochs, option
+from rlvr import BuildContext, ConfigError, Curriculum, Problem, epochs, option
 from rlvr_sad.sessions.ref import TrajectoryRef
 from rlvr_sad.teacher_cache.answers import entropies
 
@@ -53,13 +54,7 @@ class ByComplexity(Curriculum):
         self._is_checked = False
 
     def choose(
-        self,
-        problems: Sequence[Problem],
-        count: int,
-        *,
-        seed: int,
-        step: int,
-        history: Mapping[str, PassRate],
+        self, problems: Sequence[Problem], count: int, *, seed: int, step: int, **now: Any
     ) -> Sequence[Problem]:
         """
         `count` of the share that is open at the step, none twice where there are as many.

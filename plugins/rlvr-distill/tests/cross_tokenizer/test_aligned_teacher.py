@@ -32,8 +32,11 @@ from rlvr_distill.cross_tokenizer.teacher import AlignedTeacher
 LETTERS = st.sampled_from([bytes([b]) for b in b"abc "] + [b"\xc3", b"\xa9"])
 
 
+Merges = list[tuple[bytes, bytes]]
+
+
 @st.composite
-def merges(draw: st.DrawFn) -> list[tuple[bytes, bytes]]:
+def merges(draw: st.DrawFn) -> Merges:
     """A merge table over few letters: pairs of bytes, then pairs of what there is."""
     known, found = [b"a", b"b", b"c", b" ", b"\xc3", b"\xa9"], []
     for _ in range(draw(st.integers(0, 8))):
@@ -87,12 +90,7 @@ def chain(teacher: Any, ids: Sequence[int], after: int) -> float:
 @given(merges(), merges(), st.lists(LETTERS, min_size=1, max_size=10), st.integers(0, 99))
 @settings(deadline=None, max_examples=60)
 def test_the_sum_is_the_teachers_own(
-    pairs: Any,
-    bigrams: Any,
-    ours: list[tuple[bytes, bytes]],
-    theirs: list[tuple[bytes, bytes]],
-    letters: list[bytes],
-    seed: int,
+    pairs: Any, bigrams: Any, ours: Merges, theirs: Merges, letters: list[bytes], seed: int
 ) -> None:
     """
     Whatever both tables merge and the student drew, half characters too.
@@ -397,12 +395,7 @@ def test_ids_beyond_the_vocabulary(pairs: Any, bigrams: Any, beyond: int) -> Non
 @given(merges(), merges(), st.text("abc é", min_size=1, max_size=12), st.integers(1, 9))
 @settings(deadline=None, max_examples=40)
 def test_projected_rows_are_part_of_a_distribution(
-    pairs: Any,
-    bigrams: Any,
-    ours: list[tuple[bytes, bytes]],
-    theirs: list[tuple[bytes, bytes]],
-    text: str,
-    k: int,
+    pairs: Any, bigrams: Any, ours: Merges, theirs: Merges, text: str, k: int
 ) -> None:
     """No id twice, none outside the vocabulary, no more probability than the teacher gave."""
     student = pairs(ours)

@@ -19,7 +19,7 @@ from rlvr_servers.protocols.protocol import (
     likeliest,
     number,
 )
-from rlvr_servers.protocols.vllm import NEUTRAL
+from rlvr_servers.protocols.vllm import drawing
 
 T = TypeVar("T")
 
@@ -67,18 +67,10 @@ class Sglang(ServerProtocol):
         return await self._read_prompt(prompt, question.start - 1, question.k, read, retries)
 
     async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
-        params = request.params
         sampling = {
-            **NEUTRAL,
-            "max_new_tokens": params.max_tokens,
-            "temperature": params.temperature,
-            "top_p": params.top_p,
-            "top_k": params.top_k or -1,
+            **drawing(request.params, ends),
+            "max_new_tokens": request.params.max_tokens,
             "sampling_seed": request.seed % (1 << 63),
-            "stop": list(params.stop),
-            "stop_token_ids": sorted(ends),
-            "ignore_eos": True,
-            "skip_special_tokens": False,
             "no_stop_trim": True,
         }
         body = {"input_ids": request.prompt.tolist(), "sampling_params": sampling}

@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define
 
-from rlvr import GenerateRequest, TeacherRequest
+from rlvr import GenerateRequest, SamplingParams, TeacherRequest
 from rlvr_servers.client.endpoint import BrokenError, MissingError, RefusedError
 from rlvr_servers.protocols.protocol import (
     Drawn,
@@ -28,6 +28,20 @@ NEUTRAL = {
     "frequency_penalty": 0.0,
 }
 """Sent with every request: a model's generation_config.json would silently choose others."""
+
+
+def drawing(params: SamplingParams, ends: Collection[int]) -> dict[str, Any]:
+    """How a completion is drawn, in the words of vLLM and SGLang; `ends` are all that end it."""
+    return {
+        **NEUTRAL,
+        "temperature": params.temperature,
+        "top_p": params.top_p,
+        "top_k": params.top_k or -1,
+        "stop": list(params.stop),
+        "stop_token_ids": sorted(ends),
+        "ignore_eos": True,
+        "skip_special_tokens": False,
+    }
 
 
 @define
@@ -72,18 +86,10 @@ class Vllm(ServerProtocol):
         )
 
     async def draw(self, request: GenerateRequest, ends: Collection[int]) -> Drawn:
-        params = request.params
         fields = {
-            **NEUTRAL,
-            "max_tokens": params.max_tokens,
-            "temperature": params.temperature,
-            "top_p": params.top_p,
-            "top_k": params.top_k or -1,
+            **drawing(request.params, ends),
+            "max_tokens": request.params.max_tokens,
             "seed": request.seed % (1 << 63),
-            "stop": list(params.stop),
-            "stop_token_ids": sorted(ends),
-            "ignore_eos": True,  # `stop_token_ids` are all that end it
-            "skip_special_tokens": False,
             "logprobs": 0,  # of the drawn token alone
             "return_token_ids": True,
             "return_tokens_as_token_ids": True,

@@ -12,6 +12,7 @@ import pytest
 from attrs import define
 
 from rlvr import BuildContext, Datum
+from rlvr.config.core import TrainOptions
 
 pytest.importorskip("starlette", reason="rlvr-tinker-server is not installed")
 
@@ -22,18 +23,6 @@ from rlvr_tinker.config import TinkerConfig
 
 POSITIONS = 64
 ENV = {"OMP_NUM_THREADS": "1"}
-
-
-@define
-class Train:
-    """`train.*` options of a run."""
-
-    lr: float = 1e-2
-    warmup: int = 0
-    decay: str = "constant"
-    grad_clip: float = 1.0
-    passes: int = 1
-    minibatches: int = 1
 
 
 @pytest.fixture(scope="session")
@@ -107,7 +96,8 @@ def make_backend(server: Running) -> Callable[..., TinkerBackend]:
         known = {"run_dir", "steps", "sampling", "seed"}
         context = {name: more.pop(name) for name in known & set(more)}
         config = TinkerConfig(**{"rank": 4, "timeout_s": 20.0, **more})
-        return TinkerBackend(config, BuildContext(model=model, train=Train(), **context))
+        train = TrainOptions(lr=1e-2)
+        return TinkerBackend(config, BuildContext(model=model, train=train, **context))
 
     return make
 

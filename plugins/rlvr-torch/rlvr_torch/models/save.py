@@ -19,7 +19,7 @@ from rlvr_torch.models.gpt2_files import load_gpt2, save_gpt2
 from rlvr_torch.models.hf.load import quietly, read_model
 from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.interface import Net
-from rlvr_torch.models.lora.adapters import load_adapter, save_adapter
+from rlvr_torch.models.lora.adapters import load_adapter, refuse_misfits, save_adapter
 
 
 class Savable(Protocol):
@@ -77,16 +77,7 @@ def load_weights(net: Net, directory: Path) -> None:
     else:
         raise BackendError(f"no way to load a {type(net).__name__} is known")
     found, wanted = dict(saved.named_parameters()), dict(net.module.named_parameters())
-    for name, value in wanted.items():
-        if name not in found:
-            raise BackendError(f"{directory} has no tensor {name!r}: it holds another model")
-        if found[name].shape != value.shape:
-            raise BackendError(
-                f"{directory}: tensor {name!r} has shape {tuple(found[name].shape)}, "
-                f"this run trains one of {tuple(value.shape)}"
-            )
-    if unknown := sorted(set(found) - set(wanted)):
-        raise BackendError(f"{directory} has a tensor {unknown[0]!r} that this model has not")
+    refuse_misfits(directory, found, wanted)
     with torch.no_grad():
         for name, value in wanted.items():
             value.copy_(found[name])

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
+import structlog
 import torch
-from attrs import frozen
+from attrs import define, frozen
 from torch import Tensor
 
 import rlvr
@@ -16,6 +17,8 @@ from rlvr_torch.runtime.batch_threads import BatchThreads
 from rlvr_torch.training.packing.prefix_packing import SupervisedSpan
 
 Found = TypeVar("Found")
+
+log = structlog.get_logger(__name__)
 
 
 def check_data(
@@ -169,3 +172,27 @@ class MicroBatches:
             found[i].cpu().numpy() if i in found else np.zeros(len(datum.tokens), np.float32)
             for i, datum in enumerate(data)
         ]
+
+
+@define
+class MicroBatchBudget:
+    """How large micro-batches are, and on which threads; smaller once one did not fit."""
+
+    tokens: int
+    threads: BatchThreads
+    model: str  # named by the warning
+
+    def pieces(self, is_cancelled: Callable[[], bool]) -> MicroBatches:
+        """What runs data through a function in such micro-batches."""
+        return MicroBatches(
+            budget=self.tokens,
+            threads=self.threads,
+            is_cancelled=is_cancelled,
+            shrink=self._shrink,
+        )
+
+    def _shrink(self, tokens: int) -> None:
+        """From now on micro-batches hold at most so many tokens: more did not fit."""
+        if tokens < self.tokens:
+            self.tokens = tokens
+            log.warning("out_of_memory", model=self.model, microbatch_tokens=tokens)

@@ -203,7 +203,7 @@ def load_adapter(net: HFNet, directory: Path) -> None:
         found = load_file(path)
     except (OSError, SafetensorError) as error:
         raise BackendError(f"{path} cannot be read: {error}") from error
-    _refuse_misfits(path, found, adapter_tensors(net))
+    refuse_misfits(path, found, adapter_tensors(net))
     with quietly():
         peft.set_peft_model_state_dict(net.adapted, found)
 
@@ -214,17 +214,18 @@ def adapter_tensors(net: HFNet) -> dict[str, Tensor]:
         return import_peft().get_peft_model_state_dict(net.adapted, save_embedding_layers=False)
 
 
-def _refuse_misfits(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+def refuse_misfits(path: Path, found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Refuse what a file or a folder holds unless it is a tensor of its shape for each name."""
     for name, value in wanted.items():
         if name not in found:
-            raise BackendError(f"{path}: tensor {name!r} is missing")
+            raise BackendError(f"{path}: tensor {name!r} is missing: it holds another model")
         if found[name].shape != value.shape:
             raise BackendError(
                 f"{path}: tensor {name!r} has shape {tuple(found[name].shape)}, "
-                f"expected {tuple(value.shape)}"
+                f"this run trains one of {tuple(value.shape)}"
             )
     if unknown := sorted(set(found) - set(wanted)):
-        raise BackendError(f"{path}: the model has no adapter tensor {unknown[0]!r}")
+        raise BackendError(f"{path} has a tensor {unknown[0]!r} that this model has not")
 
 
 @contextlib.contextmanager
