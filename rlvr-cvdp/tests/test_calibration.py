@@ -145,7 +145,7 @@ def _spinning(bench, seconds: float):
     return bench.problem(harness={"src/test_inc.py": test})
 
 
-@pytest.mark.one_of(4, "fresh-near")
+@pytest.mark.one_of(4, "fresh-near", "warm-far")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.parametrize(

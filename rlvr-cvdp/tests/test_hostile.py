@@ -137,7 +137,7 @@ def test_each_quick_program_succeeds_undefended(name, quick_undefended):
     assert "REACHED" in quick_undefended[name], quick_undefended[name]
 
 
-@pytest.mark.thorough
+@pytest.mark.one_of(99, "memory", "disk", "large file", "temporary", "output")
 @pytest.mark.parametrize("name", LARGE)
 def test_each_large_program_succeeds_undefended(name, facts, tmp_path):
     """The same for what takes much: nothing but a sandbox's limit stops it."""
@@ -194,7 +194,7 @@ async def hostile(dut):
 """
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(2, "docker")
 def test_quick_programs_are_held_in_a_verdict(bench, place, facts, outside):
     """Run by a simulation's Python, none reaches anything but the problem's own files."""
     harness = {"src/test_inc.py": TEST, "src/program.py": all_of(facts)}
@@ -202,7 +202,7 @@ def test_quick_programs_are_held_in_a_verdict(bench, place, facts, outside):
     assert reward.score01 == 1.0, reward.evidence
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(2, "docker")
 def test_quick_programs_are_held_in_an_agents_tools(bench, place, facts, outside):
     """Run by an agent's own testbench, none reaches anything but the agent's own files."""
     ran, honest = _by_tools(bench, all_of(facts))
@@ -215,7 +215,7 @@ def test_quick_programs_are_held_in_an_agents_tools(bench, place, facts, outside
 LARGE_TEST = TEST.partition("    line =")[0] + '    assert "REACHED" in ran.stdout\n'
 
 
-@pytest.mark.one_of(4, "docker-", "warm-disk without")
+@pytest.mark.one_of(4, "docker-", "warm-memory", "warm-disk without")
 @pytest.mark.every_place
 @pytest.mark.places("warm", "docker")
 @pytest.mark.parametrize("name", LARGE)

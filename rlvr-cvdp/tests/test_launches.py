@@ -36,6 +36,7 @@ def _with(bench, body: str):
 
 
 @pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_launch_that_the_harness_gives_up_is_a_wrong_answer(bench):
     """A harness with a time limit of its own kills a design that hangs: wrong, and soon."""
     problem = _with(bench, 'assert start("a", 0.6) == 0')
@@ -47,6 +48,7 @@ def test_a_launch_that_the_harness_gives_up_is_a_wrong_answer(bench):
 
 
 @pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_what_is_left_running_does_not_hold_the_service(bench):
     """A launch that nobody waits for ends with its service."""
     body = """\
@@ -65,6 +67,7 @@ os._exit(1)
 
 
 @pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_launch_after_one_that_was_given_up_gets_its_own_status(bench):
     """What was meant for a launch that was killed is not told to the next one."""
     body = """\
@@ -91,7 +94,8 @@ assert start("a", 5) == 0
     assert reward.score01 == 1.0, reward.evidence
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_many_side_by_side(bench, place):
     """Twelve launches, six at once: each is served, and each is told its own end."""
     count = 6 if place == "fresh" else 12  # more than a warm worker has places for replies

@@ -413,7 +413,8 @@ async def fresh(dut):
 """
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_every_kind_of_launch_is_served(bench):
     """With plusargs, into a log file, side by side: each simulation starts from fresh memory."""
     problem = bench.problem(harness={"src/test_runner.py": RUNNER, "src/test_inc.py": TEST})
@@ -422,7 +423,8 @@ def test_every_kind_of_launch_is_served(bench):
     assert reward.evidence["services"][0]["launches"] == 6
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_seeds_are_those_of_a_fresh_process(bench):
     """Random draws, in pytest and in the simulation, depend on the seed alone."""
     test = bench.test.replace(

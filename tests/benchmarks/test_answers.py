@@ -12,7 +12,6 @@ from rlvr.testing.tools import require_tool
 OPTIONS = {"sandbox": "bubblewrap", "limits": "off", "timeout_s": 20.0}
 
 
-@pytest.mark.thorough
 def test_every_kind_is_made_for_every_problem_with_a_reference(starter_rows: Path) -> None:
     """Reference, initial state, as many mutants as asked for, broken syntax."""
     bank = make_answers([starter_rows], mutant_count=2)

@@ -22,7 +22,6 @@ def simulator() -> None:
         require_tool(tool)
 
 
-@pytest.mark.thorough
 def test_ratios_are_of_one_round_and_who_begins_changes(starter_rows: Path) -> None:
     """A machine that is slow for one round slows both sides of that round's ratio."""
     answers = make_answers([starter_rows], kinds=["reference"]).answers

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from bench_false_rejects import cases, message
+from attrs import evolve
+from bench_false_rejects import cases, judge, message
 from judging.answers import make_answers
 from judging.rewrites import NAMES, PLAIN, escaped_inside, renamed_inside
 
@@ -92,11 +93,20 @@ def test_no_rewrite_of_a_starter_problem_is_refused(starter_rows: Path) -> None:
 
 
 @pytest.mark.integration
+def test_some_rewrites_of_references_are_right(starter_rows: Path) -> None:
+    """Every fourth rewrite that changes one, each of one: none is refused, misread or wrong."""
+    for tool in ("bwrap", "iverilog"):
+        require_tool(tool, "sudo apt-get install -y bubblewrap iverilog")
+    references = make_answers([starter_rows], kinds=["reference"]).answers
+    made = cases(references, NAMES[::4], 1, 1)
+    assert len(made) >= 12
+    assert {case.found for case in made} == {""}
+    assert set(judge([case.answer for case in made], 2)) == {""}
+
+
+@pytest.mark.integration
 def test_a_rewrite_that_changes_the_meaning_is_counted(starter_rows: Path) -> None:
     """The control: the judge of the rewrites calls a mutant of a reference wrong."""
-    from attrs import evolve
-    from bench_false_rejects import judge
-
     for tool in ("bwrap", "iverilog"):
         require_tool(tool, "sudo apt-get install -y bubblewrap iverilog")
     right = make_answers([starter_rows], kinds=["reference"]).answers[0]

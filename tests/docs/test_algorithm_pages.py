@@ -28,7 +28,7 @@ ALGORITHMS = (
 )  # fmt: skip
 
 
-@pytest.mark.one_of(4, "grpo")
+@pytest.mark.one_of(4, "grpo", "dapo", "gspo", "rloo")
 @pytest.mark.integration
 @pytest.mark.parametrize("page", ALGORITHMS)
 def test_commands_of_algorithm_pages_run(

@@ -55,7 +55,6 @@ def show(
     return rows
 
 
-@pytest.mark.thorough
 def test_two_steps_on_the_real_file_cut_no_answer(chat_model: Path, tmp_path: Path) -> None:
     """The plain command: every answer ends by itself, and no prompt loses its middle."""
     for tool in ("iverilog", "bwrap"):

@@ -100,7 +100,6 @@ def test_sft_learns_the_references(referred: tuple[Path, list[dict[str, float]]]
     assert steps[0]["logprob/mean"] < -1.0 < -0.1 < steps[-1]["logprob/mean"]
 
 
-@pytest.mark.thorough
 @pytest.mark.integration
 def test_learns_from_a_teacher_alone(
     tmp_path: Path, referred: tuple[Path, list[dict[str, float]]]

@@ -14,11 +14,12 @@ pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip insta
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
 
 
-@pytest.mark.thorough
 @pytest.mark.integration
-def test_it_learns_from_partial_rollouts(tmp_path: Path) -> None:
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("count", [8, 50], ids=["some steps", "until it is learnt"])
+def test_it_learns_from_partial_rollouts(tmp_path: Path, count: int) -> None:
     """
-    With staleness 1 and a slice of one token: versions mix, bounds hold, the toy is learnt.
+    With staleness 1 and a slice of one token: versions mix, bounds hold; 50 steps learn the toy.
 
     While a step's data are at the teacher, the rollouts of the next step begin; then comes the
     update.
@@ -26,7 +27,7 @@ def test_it_learns_from_partial_rollouts(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     code = main(
         [
-            "run", "--plugin", "toy", "--algo", "opd", "--steps", "50", "--seed", "1",
+            "run", "--plugin", "toy", "--algo", "opd", "--steps", str(count), "--seed", "1",
             "--teacher", "starter", "advantage.kl_penalty_coef=0.05",
             "--max-staleness", "1", "--out", str(tmp_path / "run"), "torch.slice_tokens=1",
             "checkpoint.every=0", "eval.samples=0", "train.problems=8", "train.lr=0.01",
@@ -37,7 +38,7 @@ def test_it_learns_from_partial_rollouts(tmp_path: Path) -> None:
     steps = [json.loads(x) for x in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
     assert max(step["pipeline/staleness/max"] for step in steps) == 1.0
     assert max(step["parity/max"] for step in steps) < 1e-4
-    assert sum(step["reward/mean"] for step in steps[-10:]) / 10 > 0.8
+    assert count < 50 or sum(step["reward/mean"] for step in steps[-10:]) / 10 > 0.8
     mixed = [
         record
         for path in sorted((tmp_path / "run/trajectories").glob("step-*.jsonl"))

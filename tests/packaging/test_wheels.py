@@ -157,14 +157,13 @@ def test_help_works(venv: Any, tmp_path: Path) -> None:
     assert "rlvr run --plugin" in done.stdout
 
 
-@pytest.mark.thorough
-def test_score_grades_references(venv: Any, tmp_path: Path) -> None:
-    """`rlvr score --golden` runs the real harnesses, and every reference earns the full reward."""
+def test_score_grades_a_reference(venv: Any, tmp_path: Path) -> None:
+    """`rlvr score --golden` runs the real harness, and the reference earns the full reward."""
     for tool in ("iverilog", "vvp", "bwrap"):
         require_tool(tool)
-    dataset = tmp_path / "three.jsonl"
+    dataset = tmp_path / "one.jsonl"
     with STARTER.open(encoding="utf-8") as rows:
-        dataset.write_text("".join(islice(rows, 3)), encoding="utf-8")
+        dataset.write_text("".join(islice(rows, 1)), encoding="utf-8")
 
     done = venv.run(
         "rlvr", "score", "--plugin", "cvdp", "--dataset", str(dataset), "--golden",
@@ -173,7 +172,7 @@ def test_score_grades_references(venv: Any, tmp_path: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
-    assert [v["reward"] for v in verdicts] == [1.0, 1.0, 1.0], verdicts
+    assert [v["reward"] for v in verdicts] == [1.0], verdicts
     assert all(v["tests_passed"] == v["tests_total"] > 0 for v in verdicts), verdicts
 
 

@@ -65,7 +65,7 @@ def datum(seed: int, length: int) -> Datum:
     )
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(4, "gspo", "ppo", "distill")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.filterwarnings("ignore::UserWarning:torch.*")

@@ -240,7 +240,9 @@ SAME: dict[str, tuple[Callable[[Path], None], str, Callable[[Path], None]]] = {
 
 
 @pytest.mark.one_of(
-    4, "a partial's function", "a relative import", "a data file beside it", "a hidden file"
+    4,
+    *("a partial's function", "a relative import", "a data file beside it", "a hidden file"),
+    *("a base class", "a wrapped reward", "a new module"),
 )
 @pytest.mark.parametrize(("made", "target", "change"), SAME.values(), ids=SAME)
 def test_a_changed_source_is_another_reward(

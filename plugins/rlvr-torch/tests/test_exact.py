@@ -62,11 +62,10 @@ def test_alone_beside_others_or_late(net, prompts):
         assert joined(Engine(net, NoEnd(), rows=rows), requests, rng) == alone
 
 
-@pytest.mark.thorough
 def test_on_two_cores(model):
     """Operations that are spread over two threads are the same beside any others, too."""
     torch.set_num_threads(2)
-    requests = requests_of(6, 1, 3, longest=60, most=20)
+    requests = requests_of(6, 1, 3, longest=24, most=6)
     alone = [bits(Engine(model, NoEnd()).generate([request])[0]) for request in requests]
     assert [bits(c) for c in Engine(model, NoEnd()).generate(requests)] == alone
 

@@ -143,7 +143,6 @@ def _text(event: Any) -> str:
 
 
 # sqlalchemy 2.1 deprecates what MLflow calls
-@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_mlflow(run: Logged) -> None:
     """MLflow's client finds one finished run with metrics, parameters and tables."""
