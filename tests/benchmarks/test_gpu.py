@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from rlvr_process import run_rlvr
 GPU = Path(__file__).parents[2] / "benchmarks" / "gpu"
 sys.path.insert(0, str(GPU))
 
-pytest.importorskip("transformers")
-pytest.importorskip("peft")
+for name in ("transformers", "peft"):
+    if find_spec(name) is None:
+        pytest.skip(f"{name} is not installed", allow_module_level=True)
 
 from figures import (  # noqa: E402 - the folder is found first
     Device,

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch._dynamo.testing import CompileCounterWithBackend
 
 from rlvr import BuildContext, Datum, TopK
 from rlvr_algos.config import CispoConfig, GrpoConfig, GspoConfig, PpoConfig
@@ -16,7 +15,6 @@ from rlvr_algos.losses.ppo import PpoLoss
 from rlvr_algos.losses.sft import SftLoss
 from rlvr_distill.config import DistillConfig
 from rlvr_distill.loss import DistillLoss
-from rlvr_torch.training.compiled import FunctionCompiler
 from rlvr_torch.training.fused_loss import head_pass
 from rlvr_torch.training.output_head import Critic
 
@@ -78,6 +76,11 @@ def test_a_run_compiles_head_and_loss_in_its_first_update(name: str) -> None:
     head = {"head": weights.requires_grad_(), "head_bias": bias.requires_grad_()}
     net = SimpleNamespace(**head, logit_scale=1.3, logit_softcap=2.0)
     critic = Critic(WIDTH, torch.device("cpu"))
+    # PyTorch's compiler takes seconds to import: not for a worker that only collects this test
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    from rlvr_torch.training.compiled import FunctionCompiler
+
     counter = CompileCounterWithBackend("eager")
     compiler, counts = FunctionCompiler(counter), []
     for number, lengths in enumerate(BATCHES):

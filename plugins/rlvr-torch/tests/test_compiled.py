@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import gc
+import importlib
 import os
 import shutil
 import weakref
@@ -17,8 +18,6 @@ import torch
 import transformers
 from attrs import evolve
 from rlvr_process import run_rlvr
-from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.testing import CompileCounterWithBackend
 
 from rlvr import BuildContext, Loss, Needs, compilable, compiling
 from rlvr.testing.backend import LikelihoodLoss
@@ -29,7 +28,6 @@ from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.weight_storage import CopiedWeights
 from rlvr_torch.training.accumulate import Learner
 from rlvr_torch.training.activation_checkpointing import checkpoint_layers
-from rlvr_torch.training.compiled import FunctionCompiler, compile_layers, outside
 from rlvr_torch.training.fused_loss import head_pass
 from rlvr_torch.training.optimizer import OptimSettings
 from rlvr_torch.training.packing.packed_attention import PackedAttention
@@ -46,6 +44,18 @@ def _fresh():
     torch._dynamo.reset()
 
 
+def compiled():
+    """Our module, when it is used: PyTorch's compiler takes seconds to import."""
+    return importlib.import_module("rlvr_torch.training.compiled")
+
+
+def counting(backend):
+    """A backend that counts what it compiles."""
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    return CompileCounterWithBackend(backend)
+
+
 def steps_of(make_datum, count):
     """Micro-batches of other lengths each, some with a shared prompt."""
     for i in range(count):
@@ -57,7 +67,9 @@ def steps_of(make_datum, count):
 
 def compare(net, data, attention=None):
     """Loss and gradients of a micro-batch, compiled and plain, within float32's rounding."""
-    found, mine = Learner(net=net, attention=outside(attention)).gradients(data, LikelihoodLoss())
+    found, mine = Learner(net=net, attention=compiled().outside(attention)).gradients(
+        data, LikelihoodLoss()
+    )
     wanted, theirs = Learner(net=net).gradients(data, LikelihoodLoss())
     assert found.loss == pytest.approx(wanted.loss, rel=1e-4)
     for one, other in zip(mine, theirs, strict=True):
@@ -83,8 +95,8 @@ def test_a_run_compiles_a_few_times_and_then_never(
 ):
     """Six micro-batches of six lengths: nothing is compiled after the third; results are equal."""
     net = model if family == "own" else load_net(str(make_hf(family)))
-    counter = CompileCounterWithBackend(backend)
-    compile_layers(net, counter)
+    counter = counting(backend)
+    compiled().compile_layers(net, counter)
     if is_checkpointed:
         checkpoint_layers(net)
     for number, data in enumerate(steps_of(make_datum, 6)):
@@ -124,12 +136,12 @@ def deep(family):
 def test_many_layers_share_what_is_compiled(family, dtype, make_datum, caplog):
     """Ten layers need no more than one; copies of weights and a second model change nothing."""
     net = deep(family)
-    storage, counter = CopiedWeights(net, dtype), CompileCounterWithBackend("eager")
-    compile_layers(net, counter)
+    storage, counter = CopiedWeights(net, dtype), counting("eager")
+    compiled().compile_layers(net, counter)
     counts = []
     for number, data in enumerate(steps_of(make_datum, 3)):
         data = [evolve(d, tokens=d.tokens % 280) for d in data]
-        learner = Learner(net=net, dtype=dtype, attention=outside(), storage=storage)
+        learner = Learner(net=net, dtype=dtype, attention=compiled().outside(), storage=storage)
         found, _ = learner.gradients(data, LikelihoodLoss())
         wanted, _ = evolve(learner, attention=None).gradients(data, LikelihoodLoss())
         assert found.loss == pytest.approx(wanted.loss, rel=1e-4)
@@ -195,8 +207,8 @@ class PlainLoss(Loss):
 @pytest.mark.parametrize("make", [MarkedLoss, PlainLoss])
 def test_head_and_loss_are_compiled_once_for_all_lengths(make, model, make_datum):
     """Micro-batches of 1 to 60 rows, longer than a chunk or not: one set of code; equal results."""
-    counter = CompileCounterWithBackend("eager")
-    compiler, counts = FunctionCompiler(counter), []
+    counter = counting("eager")
+    compiler, counts = compiled().FunctionCompiler(counter), []
     lengths = [(14, 12), (26,), (50, 9), (5,), (6, 5, 7, 8), (21, 70), (6,)]
     for number, some in enumerate(lengths):  # 21 - 4: a chunk of 16 and one row
         data = [make_datum(4, n, 9 * number + i, temperature=1 + i) for i, n in enumerate(some)]
@@ -249,7 +261,7 @@ def _tried(values):
 def test_a_loss_that_cannot_be_compiled_runs_as_it_is(spoiler, make_datum):
     """What stops or misleads the compiler in a stranger's loss changes no number, ends no run."""
     loss = MarkedLoss(SPOILERS[spoiler])
-    compiler = FunctionCompiler(CompileCounterWithBackend("eager"))
+    compiler = compiled().FunctionCompiler(counting("eager"))
 
     def called(data, compiler=None):
         torch.manual_seed(len(data[0].tokens))
@@ -314,7 +326,7 @@ STRANGE = {
 @pytest.mark.parametrize("name", STRANGE)
 def test_any_callable_can_be_marked(name):
     """Whatever is marked, compiled or not, gives its numbers and its gradient."""
-    marked, compiler = compilable(STRANGE[name]), FunctionCompiler("aot_eager")
+    marked, compiler = compilable(STRANGE[name]), compiled().FunctionCompiler("aot_eager")
     for length in (3, 5, 8):
         found = []
         for one in (compiler, None):
@@ -327,7 +339,7 @@ def test_any_callable_can_be_marked(name):
 
 def test_a_function_marked_at_each_call_is_tried_once_and_not_kept(caplog):
     """Of functions that a loss makes anew, one warning, and no more than some are held."""
-    compiler, held = FunctionCompiler("eager"), []
+    compiler, held = compiled().FunctionCompiler("eager"), []
     with structlog.testing.capture_logs() as lines:
         for number in range(70):
             values = torch.ones(3 + number)
@@ -349,8 +361,13 @@ def _backward_fails(graph, _inputs):
 @pytest.mark.slow
 def test_a_loss_whose_backward_pass_is_not_compiled_runs_as_it_is():
     """The failure is met before the forward pass has run, not by who asks for the gradient."""
+    from torch._dynamo.backends.common import aot_autograd
+
     backend = aot_autograd(fw_compiler=lambda graph, _: graph, bw_compiler=_backward_fails)
-    compiler, values = FunctionCompiler(backend), torch.linspace(0.1, 1.0, 7, requires_grad=True)
+    compiler, values = (
+        compiled().FunctionCompiler(backend),
+        torch.linspace(0.1, 1.0, 7, requires_grad=True),
+    )
     with structlog.testing.capture_logs() as lines, compiling(compiler):
         result = compilable(lambda own: own.exp().sum())(values)
     (gradient,) = torch.autograd.grad(result, values)
@@ -367,12 +384,12 @@ def test_without_a_compiler_of_c_training_is_that_of_compile_off(model, make_dat
         raise RuntimeError("no C++ compiler")
 
     made = []
-    for compiler in (None, FunctionCompiler(no_compiler)):
+    for compiler in (None, compiled().FunctionCompiler(no_compiler)):
         learner = Learner(net=model, compiler=compiler)
         with structlog.testing.capture_logs() as lines:
             if compiler is not None:
-                compile_layers(model, no_compiler)
-                learner = evolve(learner, attention=outside())
+                compiled().compile_layers(model, no_compiler)
+                learner = evolve(learner, attention=compiled().outside())
             for data in steps_of(make_datum, 2):
                 found, grads = learner.gradients(data, MarkedLoss())
                 made.append((torch.tensor(found.loss), *(g for g in grads if g is not None)))
@@ -389,7 +406,9 @@ def test_an_error_of_a_compiled_loss_is_its_own(model, make_datum):
         raise ZeroDivisionError("mine")
 
     with pytest.raises(ZeroDivisionError, match="mine"):
-        passed(model, [make_datum(4, 12, 1)], MarkedLoss(fail), FunctionCompiler("eager"))
+        passed(
+            model, [make_datum(4, 12, 1)], MarkedLoss(fail), compiled().FunctionCompiler("eager")
+        )
 
 
 @pytest.mark.parametrize("softcap", [0.0, 3.0])
@@ -445,7 +464,7 @@ def test_compiled_logits_take_one_buffer(model):
     logits = torch.randn(300, 20_000, generator=random)
     targets, heat = torch.arange(300), torch.linspace(0.5, 2, 300)
     pulls = torch.randn(300, generator=random), torch.randn(300, generator=random)
-    compiler, made = FunctionCompiler(), []
+    compiler, made = compiled().FunctionCompiler(), []
 
     def work(buffer, compiler=None):
         softmax = softmax_of(buffer, targets, heat, 3.0, entropy=True, compiler=compiler)

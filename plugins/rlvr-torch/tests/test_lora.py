@@ -8,7 +8,6 @@ import sys
 import warnings
 
 import numpy as np
-import peft
 import pytest
 import torch
 import transformers
@@ -18,7 +17,7 @@ from rlvr import BackendError, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.export import export, find_model
 from rlvr_torch.models.gpt2 import GPT2
-from rlvr_torch.models.lora.adapters import without_adapter
+from rlvr_torch.models.lora.adapters import import_peft, without_adapter
 from rlvr_torch.models.save import load_weights, save_net
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.training.packing.prefix_packing import supervised_hidden
@@ -129,7 +128,7 @@ def test_saved_adapters_load_in_peft(family, options, make_hf, tmp_path):
     disturb(net)
     save_net(net, source.tokenizer(), tmp_path)
     base = transformers.AutoModelForCausalLM.from_pretrained(directory)
-    theirs = peft.PeftModel.from_pretrained(base, tmp_path).eval()
+    theirs = import_peft().PeftModel.from_pretrained(base, tmp_path).eval()
     with torch.no_grad():
         assert (theirs(TOKENS).logits - logits_of(net, TOKENS)).abs().max() < 1e-5
 
@@ -332,7 +331,7 @@ def test_adapters_on_the_output_head_are_refused(make_hf, tmp_path):
     """Losses multiply by the head's own weights, so its adapters would be ignored."""
     with pytest.raises(ConfigError, match="adapters on the output head"):
         source_of(make_hf("llama"), lora_rank=4, lora_targets="q_proj,lm_head").net(0)
-    config = peft.LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["lm_head"])
+    config = import_peft().LoraConfig(r=4, target_modules=["q_proj"], modules_to_save=["lm_head"])
     config.save_pretrained(str(tmp_path))
     with pytest.raises(ConfigError, match=r"modules_to_save is \['lm_head'\]"):
         source_of(make_hf("llama"), adapter=str(tmp_path))
@@ -343,8 +342,9 @@ def test_adapters_on_tied_embeddings_are_refused(make_hf, tmp_path):
     """Merged, they would change the output head, which had none; embeddings of their own may."""
     assert source_of(make_hf("llama"), lora_rank=2, lora_targets="embed_tokens").net(0).adapted
     base = transformers.AutoModelForCausalLM.from_pretrained(make_hf("gemma2"))
-    config = peft.LoraConfig(r=2, target_modules=["embed_tokens"], task_type="CAUSAL_LM")
-    peft.get_peft_model(base, config).save_pretrained(str(tmp_path), save_embedding_layers=False)
+    config = import_peft().LoraConfig(r=2, target_modules=["embed_tokens"], task_type="CAUSAL_LM")
+    adapted = import_peft().get_peft_model(base, config)
+    adapted.save_pretrained(str(tmp_path), save_embedding_layers=False)
     for options in ({"lora_rank": 2, "lora_targets": "embed_tokens"}, {"adapter": str(tmp_path)}):
         source = source_of(make_hf("gemma2"), **options)
         with (
@@ -356,7 +356,7 @@ def test_adapters_on_tied_embeddings_are_refused(make_hf, tmp_path):
 
 def test_adapters_with_biases_are_refused(make_hf, tmp_path):
     """Trained biases are the model's own: they would stay on with the adapters off."""
-    config = peft.LoraConfig(r=4, target_modules=["q_proj"], bias="lora_only")
+    config = import_peft().LoraConfig(r=4, target_modules=["q_proj"], bias="lora_only")
     config.save_pretrained(str(tmp_path))
     with pytest.raises(ConfigError, match="bias is 'lora_only'"):
         source_of(make_hf("llama"), adapter=str(tmp_path))

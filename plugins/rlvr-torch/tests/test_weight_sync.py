@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from rlvr_torch.backend import TorchBackend
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.training.optimizer import OptimSettings
 
-pytest.importorskip("peft", reason="peft is not installed")
+if find_spec("peft") is None:
+    pytest.skip("peft is not installed", allow_module_level=True)
 pytestmark = pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing.*:FutureWarning")
 
 
