@@ -99,6 +99,7 @@ def test_each_kind_of_move_is_asked_as_often_as_any_other(count: int) -> None:
     assert max(met[p.id] for p in given if p.labels.get("category") == "quiet") == 1
 
 
+@pytest.mark.thorough
 def test_the_starter_trains_on_every_kind() -> None:
     """A hundred steps of 48: each of the 28 kinds 85 or 86 times, none of a position held out."""
     task = ChessTask(ChessConfig(), BuildContext())

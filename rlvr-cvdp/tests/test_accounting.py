@@ -10,6 +10,7 @@ import warnings
 from pathlib import Path
 
 from rlvr_cvdp.sandbox.processes.accounting import (
+    _proportional,
     activity,
     children,
     is_crowded,
@@ -106,3 +107,11 @@ os.killpg(0, 9)
     assert crowded == list(range(7))  # itself, three, the shell and its two
     assert with_threads == list(range(12))  # 48 threads
     assert not is_crowded(child.pid, 1)
+
+
+def test_a_process_that_has_ended_shares_nothing() -> None:
+    """What it was last seen to hold counts whole: its shares can be read no more."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert _proportional(ended.pid, 5) == 5
+    assert _proportional(os.getpid(), 5) > 5

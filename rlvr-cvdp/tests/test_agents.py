@@ -143,6 +143,7 @@ def test_an_agent_sees_the_problem_and_neither_harness_nor_host(
     assert "CapEff:\t0000000000000000" in told
 
 
+@pytest.mark.one_of(3, "bytearray")
 @pytest.mark.parametrize(
     ("script", "why"),
     [
@@ -172,6 +173,7 @@ def test_an_agent_that_crashes_or_takes_too_much_is_wrong(
     assert not read_answer(RECORD, found).files
 
 
+@pytest.mark.one_of(3, "mkfifo", "head -c 3m")
 @pytest.mark.parametrize(
     "script",
     [

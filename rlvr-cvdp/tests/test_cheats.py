@@ -114,6 +114,7 @@ def test_printed_summaries_must_agree_with_the_results(bench):
 PLUSARGS = ("+debug", "+n=7")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     "question",
     [
@@ -408,6 +409,7 @@ def one_of_two(second: str) -> str:
     return f"{head}assign y = a + (P == 0);\ngenerate if (P) {second} endgenerate\nendmodule\n"
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("second", "value", "check"),
     [

@@ -299,7 +299,7 @@ CALLS = {
 BY_MODE = f"`ifdef MODE\n{OTHER} assign led = step * step; endmodule\n`else\n{RIGHT}`endif\n"
 
 
-@pytest.mark.one_of(3, "by a script of a script", "as a file to read")
+@pytest.mark.one_of(7, "by a script of a script", "as a file to read")
 @pytest.mark.places("warm", "rootfs", "docker")
 @pytest.mark.parametrize("how", CALLS)
 def test_the_call_is_followed_however_it_is_made(bench, how):

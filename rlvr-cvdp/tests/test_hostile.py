@@ -215,7 +215,7 @@ def test_quick_programs_are_held_in_an_agents_tools(bench, place, facts, outside
 LARGE_TEST = TEST.partition("    line =")[0] + '    assert "REACHED" in ran.stdout\n'
 
 
-@pytest.mark.one_of(4, "docker-", "warm-memory", "warm-disk without")
+@pytest.mark.one_of(4, "docker-memory in", "docker-disk", "warm-memory", "warm-disk without")
 @pytest.mark.every_place
 @pytest.mark.places("warm", "docker")
 @pytest.mark.parametrize("name", LARGE)

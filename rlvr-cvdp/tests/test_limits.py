@@ -123,7 +123,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_processes_are_bounded(bench, bomb, place):
     """What forks without end is ended with all its processes; the next answer notices nothing."""
@@ -244,6 +244,7 @@ def test_a_missing_python_package_is_no_verdict(bench):
     assert "surely_not_there" in task.unsupported()["cvdp_copilot_inc_0001"]
 
 
+@pytest.mark.one_of(4)
 def test_a_harness_that_cannot_be_imported_is_no_verdict(bench):
     """An import that fails while pytest collects is the harness's fault."""
     runner = "import importlib\nimportlib.import_module('surely_not_there')\n" + bench.runner
@@ -251,6 +252,7 @@ def test_a_harness_that_cannot_be_imported_is_no_verdict(bench):
         bench.rtl(bench.right, bench.problem(harness={"src/test_runner.py": runner}))
 
 
+@pytest.mark.one_of(2)
 def test_cancelling_kills_the_sandbox(bench):
     """A cancelled verification leaves no process and no folder."""
     problem = bench.problem()

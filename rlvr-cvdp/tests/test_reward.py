@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 from attrs import evolve
@@ -14,6 +15,7 @@ from rlvr.testing.tools import require_tool
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.launch import service
 from rlvr_cvdp.task import CvdpTask
+from rlvr_cvdp.verify import second_opinion
 from rlvr_cvdp.verify.reward import CvdpReward
 
 HALF = (
@@ -185,6 +187,8 @@ class TestReward(RewardContract):
     def _bench(self, bench, simulator, monkeypatch, tmp_path):
         self.bench, self.patch, self.folder = bench, monkeypatch, tmp_path
         self.problem = bench.problem()
+        # Verilator, which compiles for seconds, is a judge in test_second_opinion.py
+        monkeypatch.setattr(second_opinion, "passes_verilated", AsyncMock(return_value=None))
 
     def make_reward(self) -> CvdpReward:
         return self.bench.reward()

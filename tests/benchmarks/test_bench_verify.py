@@ -53,6 +53,7 @@ def test_verdicts_that_differ_between_judges_are_named(starter_rows: Path) -> No
     assert found == f"{answers[1].name}: plain True, warm False"
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 def test_the_plain_way_says_what_the_harness_says(simulator: None, starter_rows: Path) -> None:
     """References pass, broken syntax fails, in the sandbox that the others are compared with."""

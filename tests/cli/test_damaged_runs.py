@@ -175,7 +175,7 @@ def reading(capsys: pytest.CaptureFixture[str]) -> str:
     return told
 
 
-@pytest.mark.one_of(3, "trace.jsonl")
+@pytest.mark.one_of(5, "trace.jsonl")
 @pytest.mark.parametrize(("file", "name"), READING)
 def test_reading_names_what_is_damaged_and_goes_on(
     file: str, name: str, damaged: Path, capsys: pytest.CaptureFixture[str]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.thorough, pytest.mark.timeout(600)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "rlvr-countdown"
 
@@ -21,7 +21,6 @@ def venv(wheels: dict[str, Path], make_venv: Callable[..., Any]) -> Any:
     return make_venv(f"{wheels['rlvr']}[testing]", f"{wheels['rlvr-countdown']}[testing]")
 
 
-@pytest.mark.thorough
 def test_its_own_tests_pass(venv: Any, tmp_path: Path) -> None:
     """The contract kit and the plugin's tests pass against the installed package."""
     shutil.copytree(EXAMPLE / "tests", tmp_path / "tests")

@@ -34,7 +34,7 @@ from rlvr import (
     Trajectory,
     log,
 )
-from rlvr.testing import CallbackContract
+from rlvr.testing import CallbackContract, PluginContract
 from rlvr_trackers.entries import HIDDEN, evaluation_numbers, public_config, table_rows
 from rlvr_trackers.mlflow import _name
 from rlvr_trackers.tensorboard import TensorBoard, TensorBoardOptions
@@ -432,6 +432,10 @@ class Contract(CallbackContract):
     def _never_stops(self, capsys: pytest.CaptureFixture[str]) -> Iterator[None]:
         yield
         assert "tracker_stopped" not in capsys.readouterr().err
+
+
+class TestPlugin(PluginContract):
+    module = "rlvr_trackers.plugin"
 
 
 class TestTensorBoard(Contract):
