@@ -53,7 +53,7 @@ check: setup ## lint, types and the core's quick tests, while one works
 	@$(BIN)/mypy & types=$$!; \
 	  $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache && \
 	  $(BIN)/python -m pytest -q -n 2 --dist loadfile \
-	    -m "not slow and not integration and not serial" tests \
+	    -m "$(CHOSEN) and not slow and not integration" tests \
 	    --ignore=tests/{benchmarks,cli,docs,integration,learning,packaging,testing,typing} \
 	    --ignore=tests/{starts,tinker_independent} $(PYTEST_ARGS); \
 	  code=$$?; wait $$types && exit $$code
