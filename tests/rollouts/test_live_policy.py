@@ -48,3 +48,20 @@ def test_a_trajectory_names_all_versions_and_the_digest_of_the_oldest(turns: int
         assert trajectory.policy_version == first
         assert trajectory.policy_digest == f"digest-{first}"
         assert trajectory.policy_versions == tuple(range(first, first + 1 + turns))
+
+
+class Still(Live):
+    """The same, whose weights stay."""
+
+    async def generate(self, request: GenerateRequest) -> Completion:
+        drawn = {"tokens": [1, 2], "logprobs": [-1.0, -1.0], "text": "x", "finish": "stop"}
+        return Completion(**drawn, versions=(self.version,))
+
+
+def test_a_single_version_is_no_list_of_versions() -> None:
+    """So files of trajectories name several only where there were several."""
+    task = ToyTask(turns=2)
+    problems, params = list(task.problems("train"))[:1], SamplingParams(max_tokens=2, group_size=2)
+    groups = asyncio.run(sample_groups(GroupSampler(), Still(), task, problems, params))
+    for trajectory in groups[0].trajectories:
+        assert (trajectory.policy_version, trajectory.policy_versions) == (3, ())
