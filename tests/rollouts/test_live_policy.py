@@ -54,8 +54,10 @@ class Still(Live):
     """The same, whose weights stay."""
 
     async def generate(self, request: GenerateRequest) -> Completion:
-        drawn = {"tokens": [1, 2], "logprobs": [-1.0, -1.0], "text": "x", "finish": "stop"}
-        return Completion(**drawn, versions=(self.version,))
+        versions = (self.version,)
+        return Completion(
+            tokens=[1, 2], logprobs=[-1.0, -1.0], text="x", finish="stop", versions=versions
+        )
 
 
 def test_a_single_version_is_no_list_of_versions() -> None:
