@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,12 +70,16 @@ FAR = """
         ("Qwen/Qwen3-0.6B", "write near:Qwen/Qwen3-0.6B or far:Qwen/Qwen3-0.6B"),
         ("gpt3", "write near:gpt3 or far:gpt3"),
         ("nera:gpt2", "choose another --model or --backend"),
+        ("runs/a", "or far:runs/a/checkpoints/step-000020/model"),
     ],
 )
 def test_a_model_without_a_scheme_is_told_those_that_there_are(
-    importable_site: PluginSite, model: str, do: str
+    importable_site: PluginSite, monkeypatch: pytest.MonkeyPatch, model: str, do: str
 ) -> None:
-    """A name of a hub or a folder is not refused without saying how it is written."""
+    """How a name of a hub, a folder or a run's last weights is written is said."""
+    monkeypatch.chdir(importable_site.home)
+    for step in (3, 20):
+        Path(f"runs/a/checkpoints/step-{step:06d}/model").mkdir(parents=True)
     importable_site.add("far", FAR)
     asked = Namespace(task="toy", model=model, backend="far")
     configured = configure(asked, PluginHost.load({"RLVR_PLUGINS": "far"}), needs="eval")

@@ -11,6 +11,7 @@ from typing import Any
 
 import attrs
 import pytest
+from structlog.testing import capture_logs
 
 from rlvr import (
     BackendError,
@@ -319,3 +320,26 @@ def test_the_line_trains_over_several_turns(tmp_path: Path) -> None:
     metrics = RunDir(tmp_path).read_lines("metrics.jsonl")
     assert [m["sampler/length_mean"] for m in metrics] == [2.0, 2.0]
     assert max(m["parity/max"] for m in metrics) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("gradients", "passed", "event"),
+    [
+        ([1.0] + [0.0] * 10, 0.25, "learning_has_stopped"),
+        ([1.0] + [0.0] * 10, 1.0, ""),
+        ([1.0] + [0.0] * 9, 0.25, ""),
+        ([0.0, 1.0] * 10, 0.25, ""),
+        ([0.0, 0.0], 0.25, "nothing_was_learnt"),
+    ],
+)
+def test_a_run_that_stopped_learning_says_so(
+    tmp_path: Path, gradients: list[float], passed: float, event: str
+) -> None:
+    """Answers that have become alike teach nothing more; where all are right nothing is missing."""
+    watch = watch_of(tmp_path)
+    for step, norm in enumerate(gradients, 1):
+        metrics = {"grad/norm": norm, "reward/pass": passed}
+        watch.step_finished(attrs.evolve(watch.state, step=step), metrics)
+    with capture_logs() as told:
+        watch.say_if_idle(len(gradients))
+    assert [line["event"] for line in told] == [event] * bool(event)

@@ -145,12 +145,14 @@ def _model_spec(configured: Configured) -> str:
         return ""
     model = model_of(configured.run.model, configured.chosen.task)
     if backend.models and model.partition(":")[0] not in backend.models:
+        saved = sorted(Path(model).glob("checkpoints/step-*/model"))  # of a run's directory
+        place = str(saved[-1]) if saved else model
         raise ConfigError(
             f"model '{model}' was asked for.",
             f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
             "choose another --model or --backend"
             if ":" in model
-            else f"write {' or '.join(f'{scheme}:{model}' for scheme in backend.models)}",
+            else f"write {' or '.join(f'{scheme}:{place}' for scheme in backend.models)}",
         )
     return model
 

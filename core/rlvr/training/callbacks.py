@@ -27,6 +27,9 @@ from rlvr.types import Checkpoint, EvalReport, RunInfo, ScoredGroup
 log = get(__name__)
 T = TypeVar("T")
 
+_IDLE = 10
+"""So many last steps without a gradient are worth a warning."""
+
 
 @define
 class Callbacks:
@@ -35,7 +38,7 @@ class Callbacks:
 
     Observers are the plugins with announcement hooks, then `parts`. A failing one is logged and
     the run goes on. `state` is that of the last finished step, `last_checkpoint` the newest good
-    one. `has_gradient` tells whether an update changed weights, as far as the backend says.
+    one. `idle` counts the last steps whose updates changed no weights, as far as the backend says.
     """
 
     host: PluginHost
@@ -46,7 +49,8 @@ class Callbacks:
     state: RunState = field(factory=RunState)
     last_checkpoint: Checkpoint | None = None
     reports: dict[int, EvalReport] = field(factory=dict)
-    has_gradient: bool = False
+    idle: int = 0
+    _passed: float = 1.0
     _verified_before: int = 0
     _is_stopping: bool = False
 
@@ -81,7 +85,9 @@ class Callbacks:
     def step_finished(self, state: RunState, metrics: Mapping[str, float]) -> None:
         """Add times and rates, write the line of metrics, announce."""
         self.state = state
-        self.has_gradient |= metrics.get("grad/norm", float("loss" in metrics)) > 0
+        has_gradient = metrics.get("grad/norm", float("loss" in metrics)) > 0
+        self.idle = 0 if has_gradient else self.idle + 1
+        self._passed = metrics.get("reward/pass", 1.0)
         seconds = self.status.take_seconds()
         sample_s, verify_s = seconds.get("sample", 0.0), seconds.get("verify", 0.0)
         verified = self.status.verified - self._verified_before
@@ -111,14 +117,24 @@ class Callbacks:
                 log.warning("part_notice", step=self.state.step, notice=text)
 
     def say_if_idle(self, steps: int) -> None:
-        """Warn that weights are those of the start, whatever the evaluations say."""
-        if steps and not self.has_gradient:
+        """Warn that the last steps changed no weights, whatever the evaluations say."""
+        look_at = "reward/groups_equal in metrics.jsonl: equal rewards teach nothing"
+        if steps and self.idle >= steps:
             log.warning(
                 "nothing_was_learnt",
                 found=f"the gradient was zero in all {steps} steps",
-                look_at="reward/groups_equal in metrics.jsonl: equal rewards teach nothing",
+                look_at=look_at,
                 do="take easier problems, larger groups, or a model that is right at times; for an "
                 "untrained one a short sampler.max_tokens and a train.lr such as 5e-3",
+            )
+        elif self.idle >= _IDLE and self._passed < 1:
+            log.warning(
+                "learning_has_stopped",
+                found=f"the gradient was zero in the last {self.idle} steps, "
+                f"and {self._passed:.0%} of their answers pass",
+                look_at=look_at,
+                do="where answers have become alike: a smaller train.lr, an entropy_coef of the "
+                "loss such as 0.01, or --algo sft first (docs/which-algorithm.md)",
             )
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
