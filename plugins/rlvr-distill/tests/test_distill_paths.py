@@ -74,7 +74,6 @@ def gradients(outcome: Outcome, *leaves: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(outcome.loss, leaves, retain_graph=True))
 
 
-@pytest.mark.one_of(4, "dense-wasserstein-energy", "reverse_kl")
 @SMOOTH_ONES
 @pytest.mark.parametrize("kind", ["dense", "few"])
 def test_gradient_by_logits_equals_finite_differences(kind: str, options: dict[str, Any]) -> None:
