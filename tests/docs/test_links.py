@@ -28,7 +28,7 @@ PAGES = sorted(
     for path in ROOT.glob(f"{pattern}/*.md")
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
-IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
+IMAGE = re.compile(r"""(?:!\[|<img alt=")([^\]"]*)(?:\]\(|" src=")([^)"\s]+)""")
 FILE = re.compile(r"`([\w.-]+(?:/[\w.-]+)+\.\w+)`")
 FENCE = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 TOPS = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "runs"}

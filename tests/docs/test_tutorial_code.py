@@ -1,10 +1,8 @@
-"""The tutorial is short, and the script that includes code into pages works."""
+"""The tutorial is short, and pages install what they use."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,21 +28,3 @@ def test_a_page_that_draws_curves_installs_what_draws_them(page: Path) -> None:
     runs = re.findall(r"^rlvr run (?:.*\\\n)*.*", typed, re.MULTILINE)
     if "python3 -m venv" in typed and any("--callback" not in r or "curve" in r for r in runs):
         assert '"../rlvr[plot,testing]"' in typed
-
-
-def test_the_script_finds_a_difference(tmp_path: Path) -> None:
-    """`include_code.py --check` exits 1 for a page that differs, and a rewrite mends it."""
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "docs").mkdir()
-    script = tmp_path / "scripts" / "include_code.py"
-    script.write_text((ROOT / "scripts" / "include_code.py").read_text("utf-8"), encoding="utf-8")
-    (tmp_path / "a.py").write_text("x = 1\n")
-    page = tmp_path / "docs" / "page.md"
-    page.write_text("<!-- file: a.py -->\n```python\nx = 2\n```\n")
-
-    check = [sys.executable, str(script), "--check"]
-
-    assert subprocess.run(check, check=False, capture_output=True, timeout=240).returncode == 1
-    subprocess.run(check[:-1], check=True, capture_output=True, timeout=240)
-    assert page.read_text() == "<!-- file: a.py -->\n```python\nx = 1\n```\n"
-    assert subprocess.run(check, check=False, capture_output=True, timeout=240).returncode == 0

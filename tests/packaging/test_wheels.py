@@ -41,7 +41,7 @@ def test_wheels_hold_their_package_only(wheels: dict[str, Path]) -> None:
 
 
 def test_wheels_say_what_they_are(wheels: dict[str, Path]) -> None:
-    """Each has its licence's text, `py.typed` and classifiers; those of the examples need none."""
+    """Licence, `py.typed`, classifiers, links: each has them; those of the examples need none."""
     texts = {"Apache-2.0": ROOT / "LICENSE", "GPL-3.0-or-later": ROOT / "rlvr-chess" / "LICENSE"}
     examples = {path.name for path in (ROOT / "examples").iterdir()}
     for distribution, wheel in wheels.items():
@@ -57,6 +57,9 @@ def test_wheels_say_what_they_are(wheels: dict[str, Path]) -> None:
         assert "Typing :: Typed" in classifiers, distribution
         assert "Programming Language :: Python :: 3.11" in classifiers, distribution
         assert about["Requires-Python"] == ">=3.11", distribution
+        links = about.get_all("Project-URL", [])
+        assert links, f"{distribution} links to nothing"
+        assert all(", https://" in link for link in links), distribution
         assert about.get_payload(), f"{distribution} has no description"
 
 
