@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -19,12 +20,13 @@ from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
-from rlvr.cli.plugins_deadline import Deadline, HungError, deadline_of, descendants, end_left_over
+from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_kit import run_kit
 from rlvr.cli.plugins_report import Report, mended_by, named, print_report, said
+from rlvr.cli.watchdog import Watchdog, add_limit_flag, descendants, kill
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, PartError, PluginError, PrerequisiteError
+from rlvr.errors import ConfigError, PartError, PrerequisiteError
 from rlvr.heartbeat import abandon_threads
 from rlvr.install import pip_install
 from rlvr.log import setup
@@ -65,15 +67,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="PART.NAME=VALUE",
         help="an attribute of the part's contract, such as mine.patience=500",
     )  # fmt: skip
-    parser.add_argument(
-        "--limit", type=float, default=120.0, metavar="S",
-        help="seconds after which a part that does not return is given up; 0: never (120)",
-    )  # fmt: skip
+    add_limit_flag(parser, 120.0, "a part that does not return is given up")
     add_json_flag(parser)
 
 
-def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """Check, print a line a part and each finding; exit codes: docs/exit-codes.md."""
+def main(args: argparse.Namespace, host: PluginHost, watchdog: Watchdog, folder: str) -> int:
+    """
+    Check, print a line a part and each finding; exit codes: docs/exit-codes.md.
+
+    Temporary files lie in `folder` if the process may be killed: its parent removes them.
+    """
+    if watchdog.pipe is not None:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
     setup(verbosity=args.verbosity)
     Registry(host).active(args.name)
     if importlib.util.find_spec("pytest") is None:
@@ -82,12 +87,24 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
             "found: pytest, which the contract kit needs, is not installed",
             pip_install("rlvr[testing]"),
         )
-    before = descendants()
-    with deadline_of(args) as limit:
-        report = _checked(args, host, limit)
-    if limit.has_fired:
-        end_left_over(before)
+    before = descendants(os.getpid())
+    report = Report()
+    _check(args, host, report, Deadline(args.limit, args.slow, report, watchdog))
+    if report.hung:
+        kill(descendants(os.getpid()) - before)
         abandon_threads()
+    return _shown(args, report)
+
+
+def given_up(args: argparse.Namespace, step: tuple[str, str, str, Report], why: str) -> int:
+    """Print the report of a check that had to be ended in a step: exit 7."""
+    part, asked, target, report = step
+    report.hang(part, asked, why, target)
+    report.lack(part, "the check ended here: its other promises, and later parts, were not tried")
+    return _shown(args, report)
+
+
+def _shown(args: argparse.Namespace, report: Report) -> int:
     if args.json:
         print_json(report)
     else:
@@ -95,24 +112,7 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
     return report.exit_code
 
 
-def host_of(args: argparse.Namespace) -> PluginHost:
-    """
-    The installed plugins; the import of each one's module may take as long as a step of a part.
-
-    Raises:
-        ConfigError: `--limit` is no time.
-        PluginError: They were not loaded in time.
-    """
-    asked = "the modules of the plugins were to be imported."
-    try:
-        with deadline_of(args) as limit, limit.on("the plugins", asked):
-            return PluginHost.load()
-    except HungError as error:
-        do = "mend that module: it only offers records"
-        raise PluginError(asked, f"found: {error}", do) from None
-
-
-def _checked(args: argparse.Namespace, host: PluginHost, limit: Deadline) -> Report:
+def _check(args: argparse.Namespace, host: PluginHost, report: Report, limit: Deadline) -> None:
     import pytest  # noqa: F401  # before rlvr.testing: its assertions then show values
 
     from rlvr.testing.offered import Offered, attributes_of
@@ -128,13 +128,13 @@ def _checked(args: argparse.Namespace, host: PluginHost, limit: Deadline) -> Rep
         attributes=attributes_of(args.set),
     )
     offered.check_overrides()
-    report = Report()
     for kind in ("algorithms", "checks", "commands"):
         for spec in getattr(host, kind)():
             if spec.provider == args.name:
                 _check_record(spec, offered, report, limit)
     if not report.findings:
-        with limit.on("the checks of the machine", "they say what is missing."):
+        asked = "they say what is missing."
+        with limit.on("the checks of the machine", asked, offered.module):
             check_prerequisites(host, args.name)
     parts = offered.parts()
     sound = [spec for spec in parts if _builds(spec, offered, report, limit)]
@@ -149,7 +149,6 @@ def _checked(args: argparse.Namespace, host: PluginHost, limit: Deadline) -> Rep
                 _audit(spec, offered, args, report, limit)
             case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
                 _audit(spec, offered, args, report, limit)
-    return report
 
 
 def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -> bool:
@@ -157,14 +156,14 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -
     part, begun = named(spec), time.perf_counter()
     asked = f"{part} was to be built with its default options."
     try:
-        with tempfile.TemporaryDirectory() as folder, limit.on(part, asked):
+        with tempfile.TemporaryDirectory() as folder, limit.on(part, asked, spec.target):
             made = offered.build(spec, Path(folder))
         if isinstance(spec, TaskSpec):
             asked = "the reward that it names is installed."
             if spec.reward:
                 Registry(offered.host).find("reward", spec.reward, spec.provider)
             asked = f"{part} was to list its problems."
-            with limit.on(part, asked):
+            with limit.on(part, asked, spec.target):
                 problems = problems_of(made, "all")
             if not problems:
                 raise PartError("Task.problems('all') yields none")
@@ -206,11 +205,11 @@ def _check_record(spec: Any, offered: Offered, report: Report, limit: Deadline) 
                 resolve(records, [Layer(part, known)])
             case Check():
                 asked = "it gives a CheckResult."
-                with limit.on(part, asked):
+                with limit.on(part, asked, spec.target):
                     told_by(spec, spec.target, CheckResult, "a CheckResult")
             case CommandSpec():
                 asked = "it can be imported and called."
-                with limit.on(part, asked):
+                with limit.on(part, asked, spec.target):
                     found = load_object(spec.target, spec.provider)
                 if not callable(found):
                     raise TypeError(f"{spec.target} cannot be called")
@@ -232,7 +231,7 @@ def _audit(
     task = spec if isinstance(spec, TaskSpec) else offered.task_of(spec)
     command, asked = f"rlvr audit --task {task.full_name}", "the answers to a problem are judged."
     try:
-        with limit.on(part, asked):
+        with limit.on(part, asked, spec.target):
             ids = [problem.id for problem in offered.build(task).problems("all")][: args.problems]
             found = _audited(task, spec, ids, offered, args, limit)
     except HungError as error:

@@ -38,7 +38,9 @@ class _Kit:
         config.option.tbstyle = "value"  # the report tells of a failure: nobody reads its lines
         asked = "the problems of its tasks are listed for the contract kit."
         try:
-            with self.limit.on(HERE, asked):  # within pytest: it makes assertions show values
+            with self.limit.on(
+                HERE, asked, self.offered.module
+            ):  # within pytest: it makes assertions show values
                 self.contracts = self.offered.contracts(self.parts)
         except HungError as error:
             self.report.hang(HERE, asked, error, self.offered.module)
@@ -63,7 +65,7 @@ class _Kit:
         part, target = self._part(item.nodeid)
         asked = _promise(item)
         try:
-            with self.limit.on(part, asked):
+            with self.limit.on(part, asked, target):
                 return (yield)
         except HungError as error:
             self.report.hang(part, asked, error, target)

@@ -40,7 +40,7 @@ class Report:
         refusing: Parts of which one of them was a `ConfigError`: they ask for something that the
             check was not given, or have a bug.
         is_missing_something: Whether one of them was a `PrerequisiteError`.
-        hung: Parts that did not return in time.
+        hung: Parts that did not return in time, or ended the process.
     """
 
     counts: dict[str, Counter[str]] = field(factory=dict)
@@ -91,11 +91,12 @@ class Report:
         if not same:
             self.findings.append(Finding(part, asked, f"found: {text[:400]}", f"do: {do}"))
 
-    def hang(self, part: str, asked: str, error: KeyboardInterrupt, target: str) -> None:
-        """Add the finding of a part that did not return; the error says where it was."""
+    def hang(self, part: str, asked: str, why: object, target: str) -> None:
+        """Add the finding of a part that did not return, or ended the process."""
         self.hung.add(part)
-        do = "let it end: give what it waits for a timeout, or raise --limit"
-        self.add(part, asked, str(error), f"mend {target}; {do}")
+        mend = "" if "it was at" in str(why) else f"mend {target}; "
+        do = f"{mend}let it return: give what it waits for a timeout, or raise --limit"
+        self.add(part, asked, why, do)
 
     def hold(self, part: str, outcome: str = "hold") -> None:
         """Count a promise that holds (or is skipped)."""
