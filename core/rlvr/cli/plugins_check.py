@@ -18,11 +18,10 @@ from rlvr.border.calls import told_by
 from rlvr.border.promises import problems_of
 from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
-from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
 from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_kit import run_kit
-from rlvr.cli.plugins_report import Report, mended_by, named, print_report, said
+from rlvr.cli.plugins_report import Report, named, print_report
 from rlvr.cli.watchdog import Watchdog, add_limit_flag, descendants, kill
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
@@ -93,7 +92,7 @@ def main(args: argparse.Namespace, host: PluginHost, watchdog: Watchdog, folder:
     if report.hung:
         kill(descendants(os.getpid()) - before)
         abandon_threads()
-    return _shown(args, report)
+    return print_report(args, report)
 
 
 def given_up(args: argparse.Namespace, step: tuple[str, str, str, Report], why: str) -> int:
@@ -101,15 +100,7 @@ def given_up(args: argparse.Namespace, step: tuple[str, str, str, Report], why: 
     part, asked, target, report = step
     report.hang(part, asked, why, target)
     report.lack(part, "the check ended here: its other promises, and later parts, were not tried")
-    return _shown(args, report)
-
-
-def _shown(args: argparse.Namespace, report: Report) -> int:
-    if args.json:
-        print_json(report)
-    else:
-        print_report(args, report)
-    return report.exit_code
+    return print_report(args, report)
 
 
 def _check(args: argparse.Namespace, host: PluginHost, report: Report, limit: Deadline) -> None:
@@ -138,17 +129,28 @@ def _check(args: argparse.Namespace, host: PluginHost, report: Report, limit: De
             check_prerequisites(host, args.name)
     parts = offered.parts()
     sound = [spec for spec in parts if _builds(spec, offered, report, limit)]
+    lost = [s for s in parts if isinstance(s, TaskSpec) and s not in sound]
+    lost.sort(key=lambda task: offered.reward_of(task) is not None)
     for spec in [spec for spec in sound if isinstance(spec, RewardSpec)]:
-        if (task := offered.task_of(spec)) in parts and task not in sound:
+        task = offered.task_of(spec)
+        if task not in parts and lost and offered.reward_of(lost[0]) is None:
+            task = lost[0]  # that names no reward there is: it may mean this one
+        if task in lost:
             report.lack(named(spec), f"{named(task)} gives it no problems: see there")
             sound.remove(spec)
     run_kit(offered, sound, report, limit)
     for spec in [spec for spec in sound if named(spec) not in report.hung]:
         match spec:
-            case TaskSpec() if offered.reward_of(spec) is not None:
-                _audit(spec, offered, args, report, limit)
-            case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
-                _audit(spec, offered, args, report, limit)
+            case TaskSpec() if (reward := offered.reward_of(spec)) is not None:
+                judges = {named(spec), named(reward)}
+            case RewardSpec() if (task := offered.task_of(spec)).provider != args.name:
+                judges = {named(spec)}  # a reward of the plugin's own task was audited with it
+            case _:
+                continue
+        if judges & {finding.part for finding in report.findings}:
+            report.lack(named(spec), "its verdicts are not audited before the above is mended")
+        else:
+            _audit(spec, offered, args, report, limit)
 
 
 def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -> bool:
@@ -174,7 +176,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -
         if refusal := offered.unfit(spec, error):
             report.refuse(part, refusal)
         else:
-            report.add(part, asked, said(error), mended_by(error, spec.target))
+            report.add_raised(part, asked, error, spec.target)
         return False
     report.built_s[part] = spent_s = time.perf_counter() - begun
     report.hold(part)
@@ -217,7 +219,7 @@ def _check_record(spec: Any, offered: Offered, report: Report, limit: Deadline) 
         report.hang(part, asked, error, spec.target)
     except Exception as error:  # the plugin border
         target = f"{part} in {offered.module}" if isinstance(spec, AlgorithmSpec) else spec.target
-        report.add(part, asked, said(error), mended_by(error, target))
+        report.add_raised(part, asked, error, target)
     else:
         report.hold(part)
 
@@ -241,8 +243,7 @@ def _audit(
         report.refuse(part, error)
         return
     except Exception as error:  # the plugin border
-        do = mended_by(error, spec.target)
-        report.add(part, f"{command} was to be run.", said(error), do)
+        report.add_raised(part, f"{command} was to be run.", error, spec.target)
         return
     file, done, has_failed = found
     for name in done:
@@ -262,6 +263,7 @@ def _audit(
                 f"a verdict may take {args.slow:g} s.",
                 f"{each_s:.1f} s on average (problem {name})",
                 f"make {spec.target} faster, or raise --slow",
+                f"{part}: slow verdicts",
             )
     if has_failed:
         report.add(
