@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import gc
 import math
 import os
 import pickle
@@ -100,6 +101,7 @@ def watched(
     code = None
     while code is None:
         read, write = os.pipe()
+        gc.freeze()  # what is imported stays shared: the child's collections do not touch it
         with warnings.catch_warnings():  # the other thread is the heartbeat: it holds no lock
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
@@ -240,7 +242,9 @@ class _Child:
     def _ends_within(self, time_s: float) -> bool:
         until = time.monotonic() + time_s
         while not (has_ended := self._has_ended(os.WNOHANG)) and time.monotonic() < until:
-            time.sleep(0.05)
+            time.sleep(0.02)
+            if select.select([self.pipe], [], [], 0)[0]:
+                os.read(self.pipe, 1 << 16)  # else the child could wait for that
         return has_ended
 
 
