@@ -9,6 +9,7 @@ plugins imports nothing heavy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -36,7 +37,13 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 _HELD = {"tuple[str, ...]": str, "tuple[float, float]": int | float}
 """What its items are."""
 
-_TARGET = and_(instance_of(str), matches_re(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*"))
+
+def _names_object(_: object, field: Any, value: str) -> None:
+    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value):
+        raise ValueError(f"{field.name}={value!r} names no object: write MODULE:OBJECT")
+
+
+_TARGET = and_(instance_of(str), _names_object)
 _NAME = and_(instance_of(str), matches_re(r"[a-z0-9][a-z0-9_+./-]*"))
 
 

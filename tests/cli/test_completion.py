@@ -119,6 +119,7 @@ def test_every_script_names_every_command(scripts):
 
 def test_commands_of_one_name_are_completed_as_they_are_called(plugin_site):
     """A plugin's own word that is its own name, another plugin's, or a command of rlvr."""
+    plugin_site.add("endless", "RLVR_API = 1\nwhile True:\n    pass\n")  # no shell waits for it
     for plugin in ("mine", "yours", "score"):
         names = ("mine", "yours", "score", "same")
         plugin_site.add(plugin, f"""
@@ -135,6 +136,7 @@ def test_commands_of_one_name_are_completed_as_they_are_called(plugin_site):
     done = plugin_site.rlvr("completion", "bash")
 
     assert done.returncode == 0, done.stderr
+    assert "rlvr: the plugin endless is left out: during its import it did" in done.stderr
     path = plugin_site.home / "bash"
     path.write_text(done.stdout)
     words = in_bash(path, "rlvr", "")

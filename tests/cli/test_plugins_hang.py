@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rlvr_process import start_rlvr
 
 from rlvr.cli.main import main
-from rlvr.cli.plugins_deadline import descendants
 from rlvr.cli.plugins_new import files_of
+from rlvr.cli.watchdog import descendants
 from tests.conftest import PluginSite
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -21,6 +24,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600
 JUDGE = "        answer, right = trajectory.completion"
 SLEEP = "__import__('time').sleep(999)  # HERE"
 LOOP = "while True: pass  # HERE"
+IN_C = "sum(range(10**12))  # HERE"
 SWALLOW = """while True:  # HERE
             try:
                 import time; time.sleep(999)  # HERE
@@ -29,7 +33,7 @@ SWALLOW = """while True:  # HERE
 """
 HANGS: dict[str, tuple[str, str, str, str]] = {
     # name: kind of the plugin, text that is replaced, what by, the part that is named
-    "import": ("task", "RLVR_API = 1", f"RLVR_API = 1\n{SLEEP}", ""),
+    "import": ("task", "RLVR_API = 1", f"RLVR_API = 1\n{IN_C}", ""),
     "build": ("task", '"""Problems: here, sums with 1."""',
               f"def __init__(self, *given):\n        {SLEEP}", "task"),
     "listing": ("task", "question = ", f"{SLEEP}\n                question = ", "task"),
@@ -45,6 +49,10 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
     "swallowing": ("task", JUDGE, f"        {SWALLOW}\n{JUDGE}", "task"),
     "child": ("task", JUDGE, "        import subprocess\n"
                 f"        subprocess.Popen(['sleep', '987']).wait()  # HERE\n{JUDGE}", "task"),
+    "locked": ("task", JUDGE, "        import subprocess\n"
+               f"        subprocess.Popen(['sleep', '987'])\n        {IN_C}\n{JUDGE}", "task"),
+    "crash": ("task", '"""Problems: here, sums with 1."""',
+              "def __init__(self, *given):\n        import os; os._exit(0)", "task"),
     "plain": ("task", "async def __call__", "def __call__", "task"),
     "regex": ("task", JUDGE, "        import re\n"
               f"        re.match('(a*)*b', 'a' * 40)  # HERE\n{JUDGE}", "task"),
@@ -57,6 +65,10 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
     "check": ("check", "found = ", f"{SLEEP}\n    found = ", "check"),
     "advantage": ("advantage", "return [[value", f"{LOOP}\n        return [[value", "advantage"),
 }  # fmt: skip
+
+
+ENDED = {"import", "thread", "child", "locked", "crash"}
+"""Cases of which the process, or one that it started, has to be ended."""
 
 
 def install(site: PluginSite, name: str) -> Path:
@@ -72,13 +84,13 @@ def install(site: PluginSite, name: str) -> Path:
 
 
 @pytest.mark.one_of(4, "listing", "build")
-@pytest.mark.parametrize("name", sorted({*HANGS} - {"import", "thread", "child"}))
+@pytest.mark.parametrize("name", sorted({*HANGS} - ENDED))
 def test_a_part_that_does_not_return_is_a_finding(
     name: str, site_here: PluginSite, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Exit 7; the part, what was asked of it, how long it had, its file and line; nothing lives."""
     file = install(site_here, name)
-    begun, before = time.monotonic(), descendants()
+    begun, before = time.monotonic(), descendants(os.getpid())
     words = ["--limit", "1.5", "--slow", "1", "--problems", "1", "--json"]
 
     code = main(["plugins", "check", name, *words])
@@ -92,7 +104,7 @@ def test_a_part_that_does_not_return_is_a_finding(
     assert any(place in f["found"] for f in found for place in places), found
     assert found[0]["part"].startswith(f"{HANGS[name][3]} "), found
     assert all("--limit" in f["do"] for f in found)
-    assert descendants() == before
+    assert descendants(os.getpid()) == before
     assert time.monotonic() - begun < 90
 
 
@@ -122,15 +134,63 @@ def test_the_process_ends_although_its_threads_and_children_do_not(
     assert sleeping() == before
 
 
+@pytest.mark.parametrize(("name", "found"), [
+    ("locked", r"it did not return within 1.5 s; it was at .*:\d+ \(__call__\)"),
+    ("crash", "it ended the process with exit code 0"),
+])  # fmt: skip
+def test_a_part_that_no_python_code_can_end_is_a_finding_too(
+    name: str, found: str, plugin_site: PluginSite
+) -> None:
+    """Its parent ends the process, with all that it started and its folders, and reports."""
+    install(plugin_site, name)
+    before, files = sleeping(), plugin_site.home / "temporary"
+    files.mkdir()
+
+    done = plugin_site.rlvr("plugins", "check", name, "--limit", "1.5", "--json", TMPDIR=str(files))
+
+    assert done.returncode == 7, done.stderr
+    report = json.loads(done.stdout)
+    last = report["findings"][-1]  # a busy machine may have others: starting Python takes long
+    assert last["part"] == f"task {name}", report
+    assert re.search(found, last["found"]), report
+    assert "the check ended here" in next(iter(report["refused"])), report
+    assert sleeping() == before
+    assert [*files.iterdir()] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_check_that_hangs(number: int, plugin_site: PluginSite) -> None:
+    """Sent to the command alone; a second Ctrl-C waits for nothing."""
+    install(plugin_site, "locked")
+    before, env = sleeping(), {**os.environ, "PYTHONPATH": str(plugin_site.path)}
+    running = start_rlvr("plugins", "check", "locked", cwd=plugin_site.home, env=env)
+    while sleeping() <= before and running.poll() is None:
+        time.sleep(0.02)
+
+    running.send_signal(number)
+    time.sleep(0.3)
+    running.send_signal(number)
+
+    assert running.wait(20) == 128 + number
+    assert sleeping() <= before
+
+
 def test_a_module_that_does_not_end_is_named(plugin_site: PluginSite) -> None:
-    """Before any part is there: the plugin's own module is imported."""
+    """Before any part is there: a plugin's own module is imported; the others are listed."""
     file = install(plugin_site, "import")
     line = file.read_text().split("# HERE")[0].count("\n") + 1
+    said = f"did not return within 0.5 s; it was at {file}:{line}"
 
-    done = plugin_site.rlvr("plugins", "check", "import", "--limit", "1.5")
-
+    done = plugin_site.rlvr("plugins", "check", "import", "--limit", "0.5")
     assert done.returncode == 3, done.stdout + done.stderr
-    assert f"did not return within 1.5 s; it was at {file}:{line}" in done.stderr
+    assert said in done.stderr
+
+    done = plugin_site.rlvr("plugins", "list", "--limit", "0.5", "--json")
+    status = {plugin["name"]: plugin for plugin in json.loads(done.stdout)}
+    assert done.returncode == 0, done.stderr
+    assert status["import"]["status"] == "broken"
+    assert said in status["import"]["reason"]
+    assert status["builtin"]["status"] == "active"
 
 
 @pytest.mark.parametrize("limit", ["-1", "nan", "inf"])

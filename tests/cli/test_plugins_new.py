@@ -29,15 +29,20 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     "build": ("task", ABOUT, BUILD.format("1 / 0"), "task", "ZeroDivisionError"),
     "listing": ("task", "for number in range(20):", "for number in 20:", "task", "not iterable"),
     "golden": ("task", "(problem.id, problem.payload)", "(problem.id, '?')", "task", "reference"),
-    "garbage": ("task", "answer == right", "answer in (right, '')", "task", "accepts empty"),
+    "garbage": ("task", "answer == right", "answer in (right, '')", "task", "is judged right"),
     "ids": ("task", "-{number}", "", "task", "two problems with the id 'ids'"),
     "type": ("task", "return Reward(", "return float(is_right)\n        Reward(", "reward",
-             "the reward gave 0.0 (float); return rlvr.Reward(value=..., score01=...)"),
+             "the reward gave 1.0 (float); return rlvr.Reward(value=..., score01=...)"),
     "bools": ("task", "return Reward(", "return is_right\n        Reward(", "reward",
               "(bool); return rlvr.Reward(value=..., score01=...)"),
     "nothing": ("task", "return Reward(", "Reward(", "reward", "None; return rlvr."),
     "zero": ("task", "float(is_right)", "0.0", "task", "is judged score01 = 0, not 1"),
-    "bounds": ("task", "value=same", "value=2.0 * same", "reward", "2.0"),
+    "bounds": ("task", "value=same", "value=2.0 * same", "task",
+               "value = 2, not 1, the top of its bounds"),
+    "raises": ("task", "right = trajectory.completion.strip(), problem.payload",
+               "right = None, problem.answer", "task", "no attribute 'answer'"),
+    "starter": ("task", 'reward="starter"', 'reward="starter", starter="gpt2:new"',
+                "the plugin", "a function that gives a model spec"),
     "key": ("task", "    async def __call__",
             "    def verdict_key(self, problem, trajectory):\n        return 'a' * 64\n\n"
             "    async def __call__", "reward", "a" * 64),
@@ -264,7 +269,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_each_kind_of_fault_is_found(name: str, broken: dict[str, tuple[int, Any, str]]) -> None:
-    """Exit 7, and a finding of three sentences that names the part and the fault."""
+    """Exit 7, and one finding of three sentences: the part, the fault, and what it hides."""
     *_, part, said = FAULTS[name]
 
     code, report, err = broken[name]
@@ -272,10 +277,14 @@ def test_each_kind_of_fault_is_found(name: str, broken: dict[str, tuple[int, Any
     assert code == 7, (report, err)
     found = [f for f in report["findings"] if f["part"].startswith(part) and said in f["found"]]
     assert found, report["findings"]
+    hidden = sum(len(finding["hides"]) for finding in report["findings"])
+    assert hidden <= sum(c.get("refused", 0) for c in report["counts"].values()), report
+    assert hidden >= (name in ("shape", "type")), report
     for finding in report["findings"]:
         assert finding["asked"]
         assert finding["found"].startswith("found: ")
         assert finding["do"].startswith("do: ")
+    assert sum(c.get("fail", 0) for c in report["counts"].values()) == 1, report
     assert any(f"rlvr_{name}" in f["do"] or name in f["do"] for f in report["findings"])
 
 

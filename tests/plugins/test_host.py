@@ -8,6 +8,7 @@ import pytest
 
 from rlvr import Advice, ExitCode, PluginError, hookimpl
 from rlvr.cli.run import _of_plugins
+from rlvr.plugins import loading
 from rlvr.plugins.host import PluginHost
 
 OFFERING = """
@@ -77,6 +78,16 @@ def test_a_plugin_that_fails_late_offers_nothing(importable_site):
     status = next(p for p in host.plugins if p.name == "adder")
     assert status.status == "broken"
     assert re.match(rf"rlvr_rewards: RuntimeError: late \({file}:\d+\)$", status.reason)
+
+
+def test_people_are_told_of_a_slow_import(importable_site, monkeypatch, capsys):
+    """Its name, on standard error, while it goes on."""
+    monkeypatch.setattr(loading, "_SLOW_S", 0.05)
+    importable_site.add("slow", "import time\ntime.sleep(0.2)\nRLVR_API = 1\n")
+
+    PluginHost.load({"RLVR_PLUGINS": "slow"})
+
+    assert capsys.readouterr().err == "rlvr: still importing the plugin slow\n"
 
 
 def test_announcements_reach_every_observer_in_order(host):

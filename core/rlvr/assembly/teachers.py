@@ -111,7 +111,7 @@ def model_of(model: str, task: TaskSpec) -> str:
     if task.starter is None:
         raise ConfigError(
             f"task {task.name} ships no starter model.",
-            "found: its TaskSpec has no starter=MODEL, and no other model was named",
+            "found: its TaskSpec has no starter=MODULE:FUNCTION, and no other model was named",
             "add --model gpt2:PATH, hf:PATH_OR_ID or a small untrained model that needs no file: "
             "--model gpt2:new sampler.max_tokens=2 sampler.group_size=32 train.lr=5e-3 "
             "(max_tokens: bytes of the longest right answer)",

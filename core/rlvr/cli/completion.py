@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 
 from rlvr.cli.main import COMMANDS, top_parser
 from rlvr.cli.parser import CommandParser, examples
+from rlvr.cli.watchdog import Watchdog, with_plugins
 from rlvr.errors import ExitCode, PrerequisiteError
 from rlvr.install import pip_install
 from rlvr.plugins.host import PluginHost
+from rlvr.plugins.loading import HUNG
 from rlvr.plugins.registry import Registry
 
+_IMPORT_S = 2.0
+"""Time that the import of a plugin may take: a shell that starts waits for it."""
 SHELLS = ("bash", "zsh", "fish")
 _KINDS = {
     **{name: name for name in ("task", "reward", "backend", "sampler", "curriculum")},
@@ -45,13 +50,18 @@ def main(args: argparse.Namespace) -> int:
             "found: no shtab, which writes it",
             f"try: {pip_install('rlvr[completion]')}",
         ) from error
-    print(shtab.complete(_every_command(), shell=args.shell))
-    return ExitCode.DONE
+
+    def work(host: PluginHost, _: Watchdog) -> int:
+        for name, why in HUNG.items():
+            print(f"rlvr: the plugin {name} is left out: {why}", file=sys.stderr)
+        print(shtab.complete(_every_command(host), shell=args.shell))
+        return ExitCode.DONE
+
+    return with_plugins(work, limit_s=_IMPORT_S, forks=args.forks)
 
 
-def _every_command() -> argparse.ArgumentParser:
+def _every_command(host: PluginHost) -> argparse.ArgumentParser:
     """One parser of all commands, those of plugins included."""
-    host = PluginHost.load()
     top = top_parser()
     top.usage = None
     below = top.add_subparsers()

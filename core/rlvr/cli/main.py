@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     _open_streams()
     try:
         with plain_lines():
-            code = _dispatch(words)
+            code = _dispatch(words, is_process=argv is None)
         sys.stdout.flush()
         if argv is None and are_threads_abandoned():
             sys.stderr.flush()
@@ -88,11 +88,12 @@ def _open_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open as long as the process
 
 
-def _dispatch(words: Sequence[str]) -> int:
+def _dispatch(words: Sequence[str], is_process: bool) -> int:
     first = next((i for i, word in enumerate(words) if not word.startswith("-")), len(words))
     leading, rest = list(words[:first]), list(words[first + 1 :])
     top = top_parser()
     asked = top.parse_args(leading)
+    asked.forks = is_process and hasattr(os, "fork")
     if first == len(words):
         top.print_help()
         return ExitCode.DONE
@@ -116,6 +117,7 @@ def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> in
     args = parser.parse_args(rest)
     for name in ("verbose", "quiet"):
         setattr(args, name, getattr(args, name, 0) + getattr(asked, name, 0))
+    args.forks = asked.forks
     args.debug = getattr(args, "debug", False) or getattr(asked, "debug", False)
     args.verbosity = args.verbose - args.quiet
     result: int = module.main(args)

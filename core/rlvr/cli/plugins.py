@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Iterable
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import attrs
@@ -15,6 +18,7 @@ from rlvr.cli import plugins_check, plugins_new
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
+from rlvr.cli.watchdog import IMPORT_S, Watchdog, add_limit_flag, with_plugins
 from rlvr.config.describe import as_text, describe
 from rlvr.errors import ExitCode, PluginError, UnknownNameError
 from rlvr.plugins.host import PluginHost
@@ -38,9 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="list|show|new|check")
     listing = verbs.add_parser("list", help="all installed plugins with their status")
     listing.add_argument("--hook", metavar="NAME", help="only plugins that implement this hook")
+    add_limit_flag(listing, IMPORT_S, "a plugin whose import does not return is broken")
     add_json_flag(listing)
     show = verbs.add_parser("show", help="what one plugin offers, with its options")
     show.add_argument("name", metavar="PLUGIN", help="the plugin's name, as listed")
+    add_limit_flag(show, IMPORT_S, "a plugin whose import does not return is broken")
     add_json_flag(show)
     plugins_new.configure(verbs.add_parser("new", help="write the package of a new plugin"))
     plugins_check.configure(verbs.add_parser("check", help="hold a plugin to its promises"))
@@ -48,11 +54,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the verb. Listing is done (exit 0) also where a plugin is broken."""
-    host = plugins_check.host_of(args) if args.verb == "check" else PluginHost.load()
-    for note in host.notes:
-        print(f"rlvr: {note}", file=sys.stderr)
-    verbs = {"list": _list, "show": _show, "new": plugins_new.main, "check": plugins_check.main}
-    return verbs[args.verb](args, host)
+    verbs = {"list": _list, "show": _show, "new": plugins_new.main}
+    is_check = args.verb == "check"
+
+    def work(host: PluginHost, watchdog: Watchdog) -> int:
+        for note in host.notes:
+            print(f"rlvr: {note}", file=sys.stderr)
+        if is_check:
+            return plugins_check.main(args, host, watchdog, folder)
+        return verbs[args.verb](args, host)
+
+    with tempfile.TemporaryDirectory() if is_check else nullcontext("") as folder:
+        ended = partial(plugins_check.given_up, args)
+        limit_s = getattr(args, "limit", IMPORT_S)
+        return with_plugins(work, limit_s=limit_s, forks=args.forks, given_up=ended)
 
 
 def _list(args: argparse.Namespace, host: PluginHost) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -17,14 +18,14 @@ from rlvr.border.calls import told_by
 from rlvr.border.promises import problems_of
 from rlvr.cli import audit
 from rlvr.cli.options import add_json_flag
-from rlvr.cli.output import print_json
 from rlvr.cli.parser import CommandParser
-from rlvr.cli.plugins_deadline import Deadline, HungError, deadline_of, descendants, end_left_over
+from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_kit import run_kit
-from rlvr.cli.plugins_report import Report, mended_by, named, print_report, said
+from rlvr.cli.plugins_report import Report, named, print_report
+from rlvr.cli.watchdog import Watchdog, add_limit_flag, descendants, kill
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
-from rlvr.errors import ConfigError, PartError, PluginError, PrerequisiteError
+from rlvr.errors import ConfigError, PartError, PrerequisiteError
 from rlvr.heartbeat import abandon_threads
 from rlvr.install import pip_install
 from rlvr.log import setup
@@ -65,15 +66,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="PART.NAME=VALUE",
         help="an attribute of the part's contract, such as mine.patience=500",
     )  # fmt: skip
-    parser.add_argument(
-        "--limit", type=float, default=120.0, metavar="S",
-        help="seconds after which a part that does not return is given up; 0: never (120)",
-    )  # fmt: skip
+    add_limit_flag(parser, 120.0, "a part that does not return is given up")
     add_json_flag(parser)
 
 
-def main(args: argparse.Namespace, host: PluginHost) -> int:
-    """Check, print a line a part and each finding; exit codes: docs/exit-codes.md."""
+def main(args: argparse.Namespace, host: PluginHost, watchdog: Watchdog, folder: str) -> int:
+    """
+    Check, print a line a part and each finding; exit codes: docs/exit-codes.md.
+
+    Temporary files lie in `folder` if the process may be killed: its parent removes them.
+    """
+    if watchdog.pipe is not None:
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
     setup(verbosity=args.verbosity)
     Registry(host).active(args.name)
     if importlib.util.find_spec("pytest") is None:
@@ -82,37 +86,24 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
             "found: pytest, which the contract kit needs, is not installed",
             pip_install("rlvr[testing]"),
         )
-    before = descendants()
-    with deadline_of(args) as limit:
-        report = _checked(args, host, limit)
-    if limit.has_fired:
-        end_left_over(before)
+    before = descendants(os.getpid())
+    report = Report()
+    _check(args, host, report, Deadline(args.limit, args.slow, report, watchdog))
+    if report.hung:
+        kill(descendants(os.getpid()) - before)
         abandon_threads()
-    if args.json:
-        print_json(report)
-    else:
-        print_report(args, report)
-    return report.exit_code
+    return print_report(args, report)
 
 
-def host_of(args: argparse.Namespace) -> PluginHost:
-    """
-    The installed plugins; the import of each one's module may take as long as a step of a part.
-
-    Raises:
-        ConfigError: `--limit` is no time.
-        PluginError: They were not loaded in time.
-    """
-    asked = "the modules of the plugins were to be imported."
-    try:
-        with deadline_of(args) as limit, limit.on("the plugins", asked):
-            return PluginHost.load()
-    except HungError as error:
-        do = "mend that module: it only offers records"
-        raise PluginError(asked, f"found: {error}", do) from None
+def given_up(args: argparse.Namespace, step: tuple[str, str, str, Report], why: str) -> int:
+    """Print the report of a check that had to be ended in a step: exit 7."""
+    part, asked, target, report = step
+    report.hang(part, asked, why, target)
+    report.lack(part, "the check ended here: its other promises, and later parts, were not tried")
+    return print_report(args, report)
 
 
-def _checked(args: argparse.Namespace, host: PluginHost, limit: Deadline) -> Report:
+def _check(args: argparse.Namespace, host: PluginHost, report: Report, limit: Deadline) -> None:
     import pytest  # noqa: F401  # before rlvr.testing: its assertions then show values
 
     from rlvr.testing.offered import Offered, attributes_of
@@ -128,28 +119,38 @@ def _checked(args: argparse.Namespace, host: PluginHost, limit: Deadline) -> Rep
         attributes=attributes_of(args.set),
     )
     offered.check_overrides()
-    report = Report()
     for kind in ("algorithms", "checks", "commands"):
         for spec in getattr(host, kind)():
             if spec.provider == args.name:
                 _check_record(spec, offered, report, limit)
     if not report.findings:
-        with limit.on("the checks of the machine", "they say what is missing."):
+        asked = "they say what is missing."
+        with limit.on("the checks of the machine", asked, offered.module):
             check_prerequisites(host, args.name)
     parts = offered.parts()
     sound = [spec for spec in parts if _builds(spec, offered, report, limit)]
+    lost = [s for s in parts if isinstance(s, TaskSpec) and s not in sound]
+    lost.sort(key=lambda task: offered.reward_of(task) is not None)
     for spec in [spec for spec in sound if isinstance(spec, RewardSpec)]:
-        if (task := offered.task_of(spec)) in parts and task not in sound:
+        task = offered.task_of(spec)
+        if task not in parts and lost and offered.reward_of(lost[0]) is None:
+            task = lost[0]  # that names no reward there is: it may mean this one
+        if task in lost:
             report.lack(named(spec), f"{named(task)} gives it no problems: see there")
             sound.remove(spec)
     run_kit(offered, sound, report, limit)
     for spec in [spec for spec in sound if named(spec) not in report.hung]:
         match spec:
-            case TaskSpec() if offered.reward_of(spec) is not None:
-                _audit(spec, offered, args, report, limit)
-            case RewardSpec() if offered.task_of(spec).provider != args.name:  # else with its task
-                _audit(spec, offered, args, report, limit)
-    return report
+            case TaskSpec() if (reward := offered.reward_of(spec)) is not None:
+                judges = {named(spec), named(reward)}
+            case RewardSpec() if (task := offered.task_of(spec)).provider != args.name:
+                judges = {named(spec)}  # a reward of the plugin's own task was audited with it
+            case _:
+                continue
+        if judges & {finding.part for finding in report.findings}:
+            report.lack(named(spec), "its verdicts are not audited before the above is mended")
+        else:
+            _audit(spec, offered, args, report, limit)
 
 
 def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -> bool:
@@ -157,14 +158,14 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -
     part, begun = named(spec), time.perf_counter()
     asked = f"{part} was to be built with its default options."
     try:
-        with tempfile.TemporaryDirectory() as folder, limit.on(part, asked):
+        with tempfile.TemporaryDirectory() as folder, limit.on(part, asked, spec.target):
             made = offered.build(spec, Path(folder))
         if isinstance(spec, TaskSpec):
             asked = "the reward that it names is installed."
             if spec.reward:
                 Registry(offered.host).find("reward", spec.reward, spec.provider)
             asked = f"{part} was to list its problems."
-            with limit.on(part, asked):
+            with limit.on(part, asked, spec.target):
                 problems = problems_of(made, "all")
             if not problems:
                 raise PartError("Task.problems('all') yields none")
@@ -175,7 +176,7 @@ def _builds(spec: PartSpec, offered: Offered, report: Report, limit: Deadline) -
         if refusal := offered.unfit(spec, error):
             report.refuse(part, refusal)
         else:
-            report.add(part, asked, said(error), mended_by(error, spec.target))
+            report.add_raised(part, asked, error, spec.target)
         return False
     report.built_s[part] = spent_s = time.perf_counter() - begun
     report.hold(part)
@@ -206,11 +207,11 @@ def _check_record(spec: Any, offered: Offered, report: Report, limit: Deadline) 
                 resolve(records, [Layer(part, known)])
             case Check():
                 asked = "it gives a CheckResult."
-                with limit.on(part, asked):
+                with limit.on(part, asked, spec.target):
                     told_by(spec, spec.target, CheckResult, "a CheckResult")
             case CommandSpec():
                 asked = "it can be imported and called."
-                with limit.on(part, asked):
+                with limit.on(part, asked, spec.target):
                     found = load_object(spec.target, spec.provider)
                 if not callable(found):
                     raise TypeError(f"{spec.target} cannot be called")
@@ -218,7 +219,7 @@ def _check_record(spec: Any, offered: Offered, report: Report, limit: Deadline) 
         report.hang(part, asked, error, spec.target)
     except Exception as error:  # the plugin border
         target = f"{part} in {offered.module}" if isinstance(spec, AlgorithmSpec) else spec.target
-        report.add(part, asked, said(error), mended_by(error, target))
+        report.add_raised(part, asked, error, target)
     else:
         report.hold(part)
 
@@ -232,7 +233,7 @@ def _audit(
     task = spec if isinstance(spec, TaskSpec) else offered.task_of(spec)
     command, asked = f"rlvr audit --task {task.full_name}", "the answers to a problem are judged."
     try:
-        with limit.on(part, asked):
+        with limit.on(part, asked, spec.target):
             ids = [problem.id for problem in offered.build(task).problems("all")][: args.problems]
             found = _audited(task, spec, ids, offered, args, limit)
     except HungError as error:
@@ -242,8 +243,7 @@ def _audit(
         report.refuse(part, error)
         return
     except Exception as error:  # the plugin border
-        do = mended_by(error, spec.target)
-        report.add(part, f"{command} was to be run.", said(error), do)
+        report.add_raised(part, f"{command} was to be run.", error, spec.target)
         return
     file, done, has_failed = found
     for name in done:
@@ -263,6 +263,7 @@ def _audit(
                 f"a verdict may take {args.slow:g} s.",
                 f"{each_s:.1f} s on average (problem {name})",
                 f"make {spec.target} faster, or raise --slow",
+                f"{part}: slow verdicts",
             )
     if has_failed:
         report.add(

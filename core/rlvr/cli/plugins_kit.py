@@ -14,7 +14,7 @@ from pluggy import HookimplMarker
 
 from rlvr.border.calls import spec_of
 from rlvr.cli.plugins_deadline import Deadline, HungError
-from rlvr.cli.plugins_report import Report, mended_by, named, said
+from rlvr.cli.plugins_report import Report, named
 from rlvr.specs import PartSpec
 
 if TYPE_CHECKING:
@@ -33,12 +33,15 @@ class _Kit:
     report: Report
     limit: Deadline
     contracts: Mapping[str, Any] = field(factory=dict, init=False)
+    misjudging: set[str] = field(factory=set, init=False)
 
     def pytest_configure(self, config: Any) -> None:
         config.option.tbstyle = "value"  # the report tells of a failure: nobody reads its lines
         asked = "the problems of its tasks are listed for the contract kit."
         try:
-            with self.limit.on(HERE, asked):  # within pytest: it makes assertions show values
+            with self.limit.on(
+                HERE, asked, self.offered.module
+            ):  # within pytest: it makes assertions show values
                 self.contracts = self.offered.contracts(self.parts)
         except HungError as error:
             self.report.hang(HERE, asked, error, self.offered.module)
@@ -51,19 +54,24 @@ class _Kit:
 
     def pytest_runtest_setup(self, item: Any) -> None:
         part, _ = self._part(item.nodeid)
-        if part in self.report.hung:
+        if part in self.report.hung | self.misjudging:
             import pytest
 
             from rlvr.testing.tools import NOT_CHECKED
 
-            pytest.skip(f"{NOT_CHECKED}it did not return above; its other promises were not tried")
+            why = (
+                "it did not return above"
+                if part in self.report.hung
+                else "its verdict failed above"
+            )
+            pytest.skip(f"{NOT_CHECKED}{why}; its other promises were not tried")
 
     @pytest_hook(wrapper=True)
     def pytest_runtest_call(self, item: Any) -> Generator[None, Any, Any]:
         part, target = self._part(item.nodeid)
         asked = _promise(item)
         try:
-            with self.limit.on(part, asked):
+            with self.limit.on(part, asked, target):
                 return (yield)
         except HungError as error:
             self.report.hang(part, asked, error, target)
@@ -88,16 +96,18 @@ class _Kit:
         if spec is not None and (refusal := self.offered.unfit(spec, error)):
             self.report.refuse(part, refusal)
             return
+        do = cause = ""
         if (judge := spec_of(getattr(node.instance, "judge", None), "reward")) is not None:
+            self.misjudging.add(named(judge))
+            cause = f"verdicts of the {named(judge)}"
             if isinstance(error, NoVerdictError):
                 part, target = named(judge), judge.target
             else:
                 target = f"{judge.target}, or {target}, whose answers it judges"
-        do = mended_by(error, target)
         contract = self.contracts[node.nodeid.split("::")[1]].__mro__[1]
         if own := [n for n, v in vars(contract).items() if type(v) is bool]:
             do += f"; or say how it differs: --set {part.split()[1]}.NAME=VALUE ({', '.join(own)})"
-        self.report.add(part, _promise(node), said(error), do)
+        self.report.add_raised(part, _promise(node), error, target, do, cause)
 
 
 class _Overdue(Exception):

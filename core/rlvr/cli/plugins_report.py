@@ -7,21 +7,28 @@ import re
 from collections import Counter
 from typing import Any
 
+import attrs
 from attrs import define, field, frozen
 
-from rlvr.cli.output import table
+from rlvr.cli.output import print_json, table
 from rlvr.errors import ExitCode, PartError, PrerequisiteError, explain
 from rlvr.plugins import author_error
 
 
 @frozen
 class Finding:
-    """A promise that does not hold: of which part, what was asked, what was found, what to do."""
+    """
+    A promise that does not hold: of which part, what was asked, what was found, what to do.
+
+    Attributes:
+        hides: Promises, after their part's name, that could not be checked for the same cause.
+    """
 
     part: str
     asked: str
     found: str
     do: str
+    hides: list[str] = field(factory=list)
 
 
 @define
@@ -40,7 +47,7 @@ class Report:
         refusing: Parts of which one of them was a `ConfigError`: they ask for something that the
             check was not given, or have a bug.
         is_missing_something: Whether one of them was a `PrerequisiteError`.
-        hung: Parts that did not return in time.
+        hung: Parts that did not return in time, or ended the process.
     """
 
     counts: dict[str, Counter[str]] = field(factory=dict)
@@ -51,6 +58,7 @@ class Report:
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
     hung: set[str] = field(factory=set)
+    _found: dict[str, Finding] = field(factory=dict)
 
     @property
     def exit_code(self) -> ExitCode:
@@ -83,19 +91,29 @@ class Report:
             self.hold(part, "skip")
             self.skipped[f"{part}: {reason}"] = promise
 
-    def add(self, part: str, asked: str, found: object, do: str) -> None:
-        """Add a finding; one that differs only in the promise is counted with the first."""
-        text = one_line(found)
-        self.counts.setdefault(part, Counter())["fail"] += 1
-        same = [f for f in self.findings if (f.part, f.found) == (part, f"found: {text[:400]}")]
-        if not same:
-            self.findings.append(Finding(part, asked, f"found: {text[:400]}", f"do: {do}"))
+    def add(self, part: str, asked: str, found: object, do: str, cause: str = "") -> None:
+        """Add a finding; of several with one `cause` ("": the part and the text) the first."""
+        text = one_line(found)[:400]
+        known = self._found.get(cause := cause or f"{part}: {text}")
+        self.hold(part, "refused" if known else "fail")
+        if known:
+            known.hides.append(f"{part}: {asked}")
+        else:
+            self._found[cause] = finding = Finding(part, asked, f"found: {text}", f"do: {do}")
+            self.findings.append(finding)
 
-    def hang(self, part: str, asked: str, error: KeyboardInterrupt, target: str) -> None:
-        """Add the finding of a part that did not return; the error says where it was."""
+    def add_raised(
+        self, part: str, asked: str, error: Exception, target: str, do: str = "", cause: str = ""
+    ) -> None:
+        """Add the finding of an error that a part, or the kit, raised."""
+        self.add(part, asked, said(error), mended_by(error, target) + do, cause or cause_of(error))
+
+    def hang(self, part: str, asked: str, why: object, target: str) -> None:
+        """Add the finding of a part that did not return, or ended the process."""
         self.hung.add(part)
-        do = "let it end: give what it waits for a timeout, or raise --limit"
-        self.add(part, asked, str(error), f"mend {target}; {do}")
+        mend = "" if "it was at" in str(why) else f"mend {target}; "
+        do = f"{mend}let it return: give what it waits for a timeout, or raise --limit"
+        self.add(part, asked, why, do)
 
     def hold(self, part: str, outcome: str = "hold") -> None:
         """Count a promise that holds (or is skipped)."""
@@ -134,13 +152,27 @@ def _in_words(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
+def cause_of(error: BaseException) -> str:
+    """What an error goes back to: class and place in the author's code, else its text; "": ours."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if place := author_error.place_of(error):
+        return f"{type(error).__name__} at {place}"
+    if isinstance(error, PartError):  # which promise of which method: not what came
+        return str(error).partition("; came: ")[0]
+    return "" if isinstance(error, AssertionError) else author_error.said(error)
+
+
 def mended_by(error: BaseException, target: str) -> str:
     """The innermost line of the author's code in the traceback, else what the spec names."""
     return f"mend {author_error.place_of(error) or target}"
 
 
-def print_report(args: argparse.Namespace, report: Report) -> None:
-    """A line a part, then each finding in three sentences."""
+def print_report(args: argparse.Namespace, report: Report) -> ExitCode:
+    """As JSON, or a line a part, then each finding in three sentences; gives the exit code."""
+    if args.json:
+        print_json({k: v for k, v in attrs.asdict(report).items() if not k.startswith("_")})
+        return report.exit_code
     rows = [
         [
             part,
@@ -154,7 +186,16 @@ def print_report(args: argparse.Namespace, report: Report) -> None:
         for reason, promise in report.skipped.items():
             print(f"does not apply: {reason} ({promise})")
     for finding in report.findings:
-        print("\n" + explain(f"{finding.part}: {finding.asked}", finding.found, finding.do))
+        others = ""
+        if count := len(finding.hides):
+            parts = ", ".join(dict.fromkeys(hidden.partition(": ")[0] for hidden in finding.hides))
+            more = f"{count} more promise{'s' * (count > 1)} could not be checked"
+            others = f"because of this, {more}: {parts} (-v says which)"
+        asked = f"{finding.part}: {finding.asked}"
+        print("\n" + explain(asked, finding.found, "\n  ".join(filter(None, [finding.do, others]))))
+        if args.verbose:
+            for hidden in finding.hides:
+                print(f"    {hidden}")
     for text in report.refused:
         print(f"\nnot checked: {text}")
     if report.findings:
@@ -169,3 +210,4 @@ def print_report(args: argparse.Namespace, report: Report) -> None:
         print(f"\n{args.name} keeps every promise that could be checked; give it what is asked for")
     else:
         print(f"{args.name} keeps every promise that applies")
+    return report.exit_code

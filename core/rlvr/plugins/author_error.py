@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sysconfig
 import traceback
 from collections.abc import Iterable, Iterator
@@ -21,6 +22,8 @@ _SHOWN = 300
 """Characters of a foreign text that a message shows."""
 _LONGEST_CHAIN = 20
 _STDLIB = Path(sysconfig.get_path("stdlib"))
+_RLVR = Path(__file__).parents[1]
+_DUMPED = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
 _logged: set[str] = set()
 """Tracebacks in the log so far: each is logged once."""
 
@@ -56,16 +59,28 @@ def place_of(error: BaseException) -> str:
     authors = [[call for call in made if _is_authors(call[0])] for made in calls]
     libraries = [[call for call in _after_ours(made) if _is_foreign(call[0])] for made in calls]
     for found in filter(None, [*authors, *libraries]):
-        frame, line = found[-1]
-        return f"{_shown(frame.f_code.co_filename)}:{line}"
+        file, line = found[-1]
+        return f"{_shown(file)}:{line}"
     return ""
 
 
 def place_in(frames: Iterable[FrameType]) -> str:
     """`FILE:LINE (function)` of the first frame of an author's code, "" where there is none."""
-    for frame in frames:
-        if not frame.f_code.co_filename.startswith("<") and _is_authors(frame):
-            return f"{_shown(frame.f_code.co_filename)}:{frame.f_lineno} ({frame.f_code.co_name})"
+    return _place((f.f_code.co_filename, f.f_lineno, f.f_code.co_name) for f in frames)
+
+
+def place_in_dump(text: str) -> str:
+    """The same of what faulthandler wrote, of the main thread (the last) before all others."""
+    for thread in reversed(text.split("\n\n")):
+        if place := _place(_DUMPED.findall(thread)):
+            return place
+    return ""
+
+
+def _place(calls: Iterable[tuple[str, int | str, str]]) -> str:
+    for file, line, function in calls:
+        if not file.startswith("<") and _is_authors(file):
+            return f"{_shown(file)}:{line} ({function})"
     return ""
 
 
@@ -97,41 +112,33 @@ def _chain(error: BaseException, longest: int) -> Iterator[BaseException]:
         yield from _chain(cause, longest - 1)
 
 
-def _calls(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    """The frames of a traceback with their lines, the innermost last."""
+def _calls(error: BaseException) -> Iterator[tuple[str, int]]:
+    """The files of a traceback's calls with their lines, the innermost last."""
     trace = error.__traceback__
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith("<"):  # code that a program made
-            yield trace.tb_frame, trace.tb_lineno
+        if not (file := trace.tb_frame.f_code.co_filename).startswith("<"):  # that a program made
+            yield file, trace.tb_lineno
         trace = trace.tb_next
 
 
-def _after_ours(made: list[tuple[FrameType, int]]) -> list[tuple[FrameType, int]]:
+def _after_ours(made: list[tuple[str, int]]) -> list[tuple[str, int]]:
     """The calls after the last one of rlvr; none where rlvr is not among them: it called nobody."""
-    ours = [place for place, (frame, _) in enumerate(made) if _package(frame) == "rlvr"]
+    ours = [place for place, (file, _) in enumerate(made) if Path(file).is_relative_to(_RLVR)]
     return made[ours[-1] + 1 :] if ours else []
 
 
-def _is_authors(frame: FrameType) -> bool:
-    if not _is_foreign(frame):
+def _is_authors(file: str) -> bool:
+    if not _is_foreign(file):
         return False
-    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(_file(frame).parts)
-    return not is_installed or _package(frame) in _plugin_packages()
+    installed = re.search(r"/(?:site|dist)-packages/([^/]+?)(?:\.py)?(?:/|$)", file)
+    return installed is None or installed[1] in _plugin_packages()
 
 
-def _is_foreign(frame: FrameType) -> bool:
-    """Whether a frame is neither of rlvr nor of Python's own library."""
-    file = _file(frame)
-    below = file.relative_to(_STDLIB).parts[0] if file.is_relative_to(_STDLIB) else ""
-    return _package(frame) != "rlvr" and below in ("", "site-packages", "dist-packages")
-
-
-def _file(frame: FrameType) -> Path:
-    return Path(frame.f_code.co_filename)
-
-
-def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
+def _is_foreign(file: str) -> bool:
+    """Whether a file is neither of rlvr nor of Python's own library."""
+    path = Path(file)
+    below = path.relative_to(_STDLIB).parts[0] if path.is_relative_to(_STDLIB) else ""
+    return not path.is_relative_to(_RLVR) and below in ("", "site-packages", "dist-packages")
 
 
 @cache

@@ -12,6 +12,7 @@ import reprlib
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import pluggy
@@ -22,7 +23,7 @@ import rlvr.specs as specs
 from rlvr.errors import PluginError
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
-from rlvr.plugins.loading import broken, load_module, specify
+from rlvr.plugins.loading import broken, load_module, slow_imports_told, specify
 from rlvr.plugins.offers import OFFERS, checked, label
 from rlvr.plugins.status import PluginStatus
 from rlvr.suggest import did_you_mean
@@ -53,19 +54,29 @@ class PluginHost:
         self._records: dict[str, list[Any]] = {hook: [] for hook in OFFERS}
 
     @classmethod
-    def load(cls, env: Mapping[str, str] | None = None) -> PluginHost:
+    def load(
+        cls,
+        env: Mapping[str, str] | None = None,
+        importing: Callable[[str], None] | None = None,
+    ) -> PluginHost:
         """
         Discover and load all installed plugins that the environment allows.
+
+        `importing` is called with the name of each plugin whose code is about to run, with "" at
+        the end; without it, people are told of one that takes long.
 
         Raises:
             PluginError: A plugin did not load and `RLVR_STRICT_PLUGINS` is set; never otherwise.
         """
         host = cls(Controls.from_environment(os.environ if env is None else env))
         found = discover()
-        loaded = [host._load(plugin, found) for plugin in found]
-        loaded = [specify(host._pm, status, module) for status, module in loaded]
-        admitted = [host._admit(status, module) for status, module in loaded]
-        host._statuses = [host._ask(status) for status in admitted]
+        with nullcontext(importing) if importing else slow_imports_told() as tell:
+            loaded = [host._load(plugin, found, tell) for plugin in found]
+            admitted = [host._admit(status, module) for status, module in loaded]
+            for status in admitted:
+                tell(status.name)
+                host._statuses.append(host._ask(status))
+            tell("")
         if host._controls.is_strict:
             host._stop_at_first_failure()
         return host
@@ -85,7 +96,9 @@ class PluginHost:
             if name not in installed
         )
 
-    def _load(self, found: Found, everyone: tuple[Found, ...]) -> tuple[PluginStatus, Any]:
+    def _load(
+        self, found: Found, everyone: tuple[Found, ...], tell: Callable[[str], None]
+    ) -> tuple[PluginStatus, Any]:
         status = PluginStatus(found.name, found.distribution, found.version)
         why = self._controls.why_disabled(found.name)
         if why:
@@ -94,7 +107,8 @@ class PluginHost:
         if rivals and not (found.name == BUILTIN and found.distribution == "rlvr"):
             reason = f"the name {found.name!r} is also taken by {', '.join(rivals)} - uninstall one"
             return evolve(status, status="conflict", reason=reason), None
-        return load_module(found, status)
+        tell(found.name)
+        return specify(self._pm, *load_module(found, status))
 
     def _admit(self, status: PluginStatus, module: Any) -> PluginStatus:
         if not status.is_active:

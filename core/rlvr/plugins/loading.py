@@ -12,6 +12,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pluggy
@@ -25,8 +29,12 @@ from rlvr.plugins.discovery import Found
 from rlvr.plugins.status import PluginStatus
 
 ATTRIBUTE = "RLVR_HOOKSPECS"
+HUNG: dict[str, str] = {}
+"""Plugins whose import did not end, and why: they are broken, and not imported again."""
 _MARK = "rlvr_spec"
 """Where pluggy's `HookspecMarker("rlvr")` leaves its options on a function."""
+_SLOW_S = 5.0
+"""Time after which people are told which plugin is being imported."""
 _STATED_API = re.compile(r"^RLVR_API\s*(?::[^=]+)?=\s*(\d+)", re.MULTILINE)
 
 
@@ -37,6 +45,8 @@ def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
     Returns:
         Status and module; the module is None unless the status is active.
     """
+    if reason := HUNG.get(found.name):
+        return evolve(status, status="broken", reason=reason), None
     if found.problem:
         return evolve(status, status="broken", reason=found.problem + reinstall(status)), None
     module_name, _, attribute = found.target.partition(":")
@@ -147,3 +157,24 @@ def specify(
         except (Exception, SystemExit) as error:  # the plugin border
             return broken(status, error, "its own hooks"), None
     return status, module
+
+
+@contextmanager
+def slow_imports_told() -> Iterator[Callable[[str], None]]:
+    """Gives a function to be told which plugin is imported; people are told after some seconds."""
+    name = ""
+
+    def importing(plugin: str) -> None:
+        nonlocal name
+        name = plugin
+
+    def tell() -> None:
+        print(f"rlvr: still importing the plugin {name}", file=sys.stderr, flush=True)
+
+    timer = threading.Timer(_SLOW_S, tell)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield importing
+    finally:
+        timer.cancel()

@@ -30,7 +30,7 @@ def load_object(target: str, provider: str = "") -> Any:
         raise PluginError(
             f"{whose} could not load {target!r}",
             said(error),
-            _remedy(error, distribution),
+            _remedy(error, distribution, target),
         ) from error
     try:
         return getattr(module, attribute)
@@ -43,9 +43,11 @@ def load_object(target: str, provider: str = "") -> Any:
         ) from error
 
 
-def _remedy(error: Exception, distribution: str) -> str:
+def _remedy(error: Exception, distribution: str, target: str) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     command = pip_install(distribution, reinstall=True)
+    if missing and f"{target.partition(':')[0]}.".startswith(f"{missing}."):  # it lies in no module
+        return f"the plugin's record is to name MODULE:OBJECT, of a module that is there: {command}"
     if missing:
         return f"the module {missing!r} is not installed: {command}"
     if isinstance(error, ImportError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from rlvr.assembly.teachers import model_of
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import Layer, overrides_layer, resolve
 from rlvr.config.schema import options_of
-from rlvr.errors import ConfigError, PrerequisiteError, UnknownNameError
+from rlvr.errors import ConfigError, PluginError, PrerequisiteError, UnknownNameError
 from rlvr.parts import BuildContext, Task
 from rlvr.plugins.discovery import discover
 from rlvr.plugins.host import PluginHost
@@ -102,7 +103,8 @@ class Offered:
         known = set(options_of(CORE_OPTIONS))
         for spec in self.parts():
             records: dict[str, type] = {}
-            declare(records, [spec])
+            with suppress(PluginError):  # building the part says why it has no options
+                declare(records, [spec])
             known |= set(options_of(records))
         for key in overrides_layer(self.overrides).values:
             if key not in known:

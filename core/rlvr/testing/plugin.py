@@ -40,6 +40,14 @@ HEAVY = (
 )
 
 
+_FORMS = {
+    "target": "MODULE:NAME of a class or function",
+    "config": "MODULE:NAME of an attrs class",
+    "starter": "MODULE:NAME of a function that gives a model spec, such as gpt2:PATH",
+}
+"""What the texts of a record are that name an object."""
+
+
 class PluginContract(Contract):
     """
     Tests of the module behind an `rlvr` entry point. Set `module`.
@@ -105,11 +113,18 @@ class PluginContract(Contract):
         for spec in offers(self._import()):
             if not isinstance(spec, PartSpec | Check | CommandSpec):
                 continue
-            assert callable(_resolve(spec.target)), spec.target
-            if isinstance(spec, PartSpec) and spec.config:
-                assert attrs.has(_resolve(spec.config)), spec.config
-            if isinstance(spec, TaskSpec) and spec.starter:
-                assert callable(_resolve(spec.starter)), spec.starter
+            for name, form in _FORMS.items():
+                if not (target := getattr(spec, name, None)):
+                    continue
+                says = f"{spec.kind} {spec.name!r} has {name}={target!r}, which is to be {form}"
+                is_config = name == "config"
+                try:
+                    found = _resolve(target)
+                    if not (attrs.has(found) if is_config else callable(found)):
+                        wrong = "is no attrs class" if is_config else "cannot be called"
+                        raise TypeError(f"{target} {wrong}")
+                except (ImportError, AttributeError, TypeError) as error:
+                    raise AssertionError(f"{says}: {error}") from error
 
     def test_parts_take_config_and_context(self) -> None:
         """A part's target can be called with `(config, context)`."""

@@ -199,7 +199,7 @@ class TaskContract(TaskAbilities, Contract):
             of = f"the reference of {problem.id!r} is judged"
             assert outcome.score01 == 1.0, f"{of} score01 = {outcome.score01:g}, not 1"
             if math.isfinite(self.top):
-                wrong = f"{of} value = {outcome.value:g}, not {self.top:g}"
+                wrong = f"{of} value = {outcome.value:g}, not {self.top:g}, the top of its bounds"
                 assert outcome.value == pytest.approx(self.top), wrong
             judged += 1
             if judged == self.max_judged:
