@@ -50,12 +50,17 @@ def test_a_marker_that_an_observation_quotes_is_none() -> None:
 
 
 def test_actions_without_thoughts_and_a_thought_without_action() -> None:
-    """Act-only prompts, and a step at which the agent only thought."""
+    """Act-only prompts, a step at which the agent only thought, one that nothing came back from."""
     acts = "Claim: x\nAction 1: Search[x]\nObservation 1: y\nAction 2: Finish[SUPPORTS]\n"
     idle = "Thought 1: a\nThought 2: b\nAction 2: Finish[c]\n"
+    mute = (
+        "Action 1: a\nAction Input 1: b\nThought 1: quoted\nAction 7: quoted\nThought 2: c\n"
+        "Action 2: d\nAction 3: e\nObservation 3: f\n"
+    )
 
     assert [kind for kind, _ in typed(acts)] == ["-", "a", "o", "a"]
     assert [kind for kind, _ in typed(idle)] == ["r", "r", "a"]
+    assert [kind for kind, _ in typed(mute)] == ["a", "a", "r", "a", "a", "o"]
 
 
 def test_the_count_begins_again_with_a_new_question() -> None:
