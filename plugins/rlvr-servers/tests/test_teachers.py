@@ -259,9 +259,11 @@ def test_texts_of_tokens_are_told_apart_or_left_to_the_rest(
     """Half of the 257 bytes alone are U+FFFD: those go into the rest, no other id is named."""
     server = double("echo", byte_model, takes_ids=False, spells_ids=False)
 
-    able, (found,) = ask(server, lambda t: _able(t, question(k=20)))
+    with structlog.testing.capture_logs() as logs:
+        able, (found, _) = ask(server, lambda t: _able(t, question(k=20), question(k=20)))
 
     wanted = local(byte_model, question(k=257))
+    assert [e["event"] for e in logs].count("likely_tokens_lost") == 1, "it is said once"
     assert able.is_partial
     assert np.abs(found.actual - wanted.actual).max() < 1e-4
     assert (found.ids >= 0).any()
