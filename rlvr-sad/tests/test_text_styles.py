@@ -52,9 +52,7 @@ def test_a_marker_that_an_observation_quotes_is_none() -> None:
 def test_actions_without_thoughts_and_a_thought_without_action() -> None:
     """Act-only prompts, a step at which the agent only thought, one that nothing came back from."""
     acts = "Claim: x\nAction 1: Search[x]\nObservation 1: y\nAction 2: Finish[SUPPORTS]\n"
-    idle = (
-        "Thought 1: a\nThought 1: quoted\nAction 2: quoted\nThought 2: b\nAction 2: Finish[c]\n"
-    )
+    idle = "Thought 1: a\nThought 1: quoted\nAction 2: quoted\nThought 2: b\nAction 2: Finish[c]\n"
     mute = (
         "Action 1: a\nAction Input 1: b\nThought 1: quoted\nAction 7: quoted\nThought 2: c\n"
         "Action 2: d\nAction 3: e\nObservation 3: f\n"
