@@ -176,6 +176,8 @@ def fake(monkeypatch):
     for name, members in parts.items():
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
         vars(sys.modules[name]).update(members)
+    if importlib.util.find_spec("peft"):  # bitsandbytes, which it imports, would believe it too
+        importlib.import_module("peft")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: state.log.append("empty_cache"))
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
