@@ -434,6 +434,7 @@ def test_requests_and_answers_are_translated(fake):
     assert (first.max_tokens, first.top_k, first.logprobs) == (5, -1, 0)
     assert first.stop_token_ids == [0, 1]
     assert not hasattr(first, "seed"), "a request's own seed is drawn from row by row"
+    assert torch.initial_seed() == 9, "it is that of all draws"
     assert (second.top_k, second.temperature) == (3, 0.7)
 
 
