@@ -337,6 +337,7 @@ SHAPES: dict[str, tuple[tuple[str, ...], str, dict[str, str]]] = {
         BOTH,
     ),
     "Python's dict": (TWO, str(BOTH), BOTH),
+    "raw strings": (TWO, f'{{"rtl/alu.sv": r"""{A}""", "rtl/mul.sv": b{B!r}}}', BOTH),
     "triple quotes": (ONE, '{"rtl/alu.sv": """\n' + A + '"""}', {"rtl/alu.sv": "\n" + A}),
     "prose around JSON": (
         TWO,

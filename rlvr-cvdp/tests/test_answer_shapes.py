@@ -23,7 +23,7 @@ from answer_shapes import (
     B,
     fence,
 )
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rlvr_cvdp.answers.parse import LONGEST, from_official_text, from_text
@@ -326,6 +326,8 @@ def test_a_text_beyond_the_limit_is_no_answer():
 
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet="`~<>{}[]\"'\n\\/.:,;# amodule()rtlsv=*-_&end", max_size=400))
+@example("['\\u")
+@example("{'a': 'C:\\users', ")
 def test_any_text_is_read(text):
     """Whatever the text, it is read without an error, into declared targets."""
     assert set(from_text(text, TWO).files) <= set(TWO)

@@ -226,6 +226,7 @@ def test_a_design_that_synthesises_to_another_is_refused(bench, name):
     assert (found.score01, found.value) == (0.0, 0.5), found.evidence
     assert found.evidence["official"] is True, found.evidence
     assert found.evidence["netlist"]["basis"] == "refuted"
+    assert found.evidence["netlist"]["why"].startswith("direct: the "), found.evidence
     assert found.evidence["stage"] == "netlist"
 
 

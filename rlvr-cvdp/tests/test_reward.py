@@ -54,6 +54,7 @@ def test_a_right_answer_has_every_component(bench):
     assert (reward.value, reward.score01) == (1.0, 1.0)
     assert (reward.tests_passed, reward.tests_total) == (2, 2)
     assert reward.evidence["seeds"] == ["1"]
+    assert reward.evidence["stopped_at_first_failure"] is False
     assert "cocotb 2" in reward.evidence["stack"]
     assert reward.evidence["tools"]["iverilog"]
     assert reward.cost_s > 0
@@ -67,7 +68,10 @@ def test_share_of_passed_tests(bench):
     assert share.value == pytest.approx(0.75)
     assert share.components["tests"] == pytest.approx(0.5)
     assert (share.tests_passed, share.tests_total, share.score01) == (1, 2, 0.0)
-    assert bench.rtl(HALF).value == pytest.approx(0.5)
+    every = bench.rtl(HALF)
+    assert every.value == pytest.approx(0.5)
+    stopped = [one.evidence["stopped_at_first_failure"] for one in (every, share)]
+    assert stopped == [True, False]
 
 
 @pytest.mark.integration

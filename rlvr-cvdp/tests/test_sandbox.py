@@ -17,11 +17,13 @@ from rlvr_cvdp.launch.service import service_environment
 from rlvr_cvdp.launch.tree import write_tree
 from rlvr_cvdp.sandbox import Finished, Limits, SandboxLease, in_thread, open_sandbox
 from rlvr_cvdp.sandbox.folders import root
+from rlvr_cvdp.sandbox.processes.collector import Collector
 from starter_problems.mutants import mutants
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
 LITTER = """\
+for d in /tmp /rundir /dev/shm; do head -c 2000000 /dev/zero > $d/left || exit 1; done
 echo secret > /tmp/left; echo secret > /rundir/left; echo secret > /dev/shm/left
 echo secret > /code/left; echo secret > /code/rtl/left; echo secret > /code/rundir/left
 mkdir -p /tmp/deep/er; echo secret > /tmp/deep/er/left; chmod 0 /tmp/deep
@@ -391,8 +393,10 @@ def test_side_by_side():
         env = {**os.environ, "COCOTB_TEST_MODULES": "test_inc", "COCOTB_TOPLEVEL": "inc",
                "PYGPI_PYTHON_BIN": os.sys.executable, "TOPLEVEL_LANG": "verilog",
                "COCOTB_RESULTS_FILE": f"/code/rundir/{name}.xml"}
+        words = {"four": ["-none"], "five": ["+word=7"], "six": ["-none", "+word=7"]}[name]
+        env |= {"WANTED": "1"} if "+word=7" in words else {}
         return subprocess.run(["vvp", "-M", str(libs), "-m", "libcocotbvpi_icarus",
-                               f"/code/rundir/{name}/sim.vvp", "-none"], env=env).returncode
+                               f"/code/rundir/{name}/sim.vvp", *words], env=env).returncode
     with ThreadPoolExecutor() as pool:
         assert list(pool.map(launch, ("four", "five", "six"))) == [0, 0, 0]
 """
@@ -494,6 +498,26 @@ def test_an_answer_whose_sandbox_breaks_as_it_is_stopped_is_judged(bench, monkey
     verdict = bench.judge({"rtl/inc.sv": loop}, timeout_s=0.4)
     assert isinstance(verdict, Reward)
     assert (verdict.score01, verdict.evidence["control"]) == (0.0, True)
+
+
+@pytest.mark.places("warm")
+def test_output_counts_that_is_read_after_the_end_but_is_not_waited_for(bench, monkeypatch):
+    """Too much of it is an end of its kind; a pipe that somebody holds open ends the sandbox."""
+    monkeypatch.setattr("rlvr_cvdp.sandbox.worker._STOP_S", 0.4)
+
+    async def ended(after_s):
+        async def too_much(*_):
+            await asyncio.sleep(after_s)
+            return False
+
+        monkeypatch.setattr(Collector, "read", too_much)
+        sandbox, stack = await _shared(bench)
+        async with sandbox.slot(stack) as slot:
+            found = await _sh(slot, "true")
+            return found.rc, found.stopped
+
+    assert bench.judged.run(ended(0.2)) == (None, "output")
+    assert bench.judged.run(ended(60)) == (0, "")
 
 
 @pytest.mark.places("warm")

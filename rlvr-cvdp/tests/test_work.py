@@ -134,7 +134,9 @@ COUNTED = {
     .replace("reg [3:0]", "reg [7:0] q; assign y = q; reg [3:0]")
     .replace("y <=", "q <=")
     .replace("<= y", "<= q"),
-    "turned": COUNTER.replace("y + a +", "a + y +"),
+    "turned": COUNTER.replace("y + a +", "a + y +").replace(  # tried are twice 8, and one more
+        "y <= 0;", "y <= WIDTH == 10 || WIDTH == 17 || WIDTH == 24;"
+    ),
     "an if for an if": COUNTER.replace(
         "if (!rst_n) y <= 0; else y <= y + a + memory[a[2:0]];",
         "begin if (rst_n) y <= y + (memory[a[2:0]] + a); else y <= 8'h00; end",

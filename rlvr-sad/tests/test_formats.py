@@ -247,6 +247,11 @@ def test_alpaca_whose_output_is_a_reply() -> None:
 
     assert typed(record) == [("-", "Say hi."), ("a", "Run\n```\necho hi\n```")]
 
+    record |= {"system": "Be brief.", "history": [["Hi?", "Yes."], ["one"], "x"], "input": "Loud."}
+    before = ["Be brief.", "Hi?", "Yes.", "Say hi.", "Loud."]
+    assert [said for _, said in typed(record)[:-1]] == before
+    assert "".join(kind for kind, _ in typed(record)) == "--a" + "--a"
+
 
 def test_several_questions_of_one_prompt() -> None:
     """A prompt of examples is one trajectory each, numbered from 1; the rest is noted."""

@@ -50,12 +50,27 @@ def test_a_marker_that_an_observation_quotes_is_none() -> None:
 
 
 def test_actions_without_thoughts_and_a_thought_without_action() -> None:
-    """Act-only prompts, and a step at which the agent only thought."""
+    """Act-only prompts, a step at which the agent only thought, one that nothing came back from."""
     acts = "Claim: x\nAction 1: Search[x]\nObservation 1: y\nAction 2: Finish[SUPPORTS]\n"
-    idle = "Thought 1: a\nThought 2: b\nAction 2: Finish[c]\n"
+    idle = "Thought 1: a\nThought 1: quoted\nAction 2: quoted\nThought 2: b\nAction 2: Finish[c]\n"
+    mute = (
+        "Action 1: a\nAction Input 1: b\nThought 1: quoted\nAction 7: quoted\nThought 2: c\n"
+        "Action 2: d\nAction 3: e\nObservation 3: f\n"
+    )
 
     assert [kind for kind, _ in typed(acts)] == ["-", "a", "o", "a"]
     assert [kind for kind, _ in typed(idle)] == ["r", "r", "a"]
+    assert [said.partition(":")[0] for _, said in typed(mute)] == [
+        *("Action 1", "Action Input 1", "Thought 2", "Action 2", "Action 3", "Observation 3")
+    ]
+
+
+def test_the_count_begins_where_the_text_does() -> None:
+    """A text may begin in the middle; where step 1 is in it, what comes before is no step."""
+    middle = "Thought 4: a\nAction 4: b\nObservation 4: c\nThought 5: d\n"
+
+    assert [kind for kind, _ in typed(middle)] == ["r", "a", "o", "r"]
+    assert [kind for kind, _ in typed("Thought 7: no\nThought 1: a\nAction 1: b\n")] == [*"-ra"]
 
 
 def test_the_count_begins_again_with_a_new_question() -> None:
@@ -66,6 +81,8 @@ def test_the_count_begins_again_with_a_new_question() -> None:
     )
 
     assert [kind for kind, _ in typed(text)] == ["-", "r", "a", "o", "-", "r", "a"]
+    quoted = text.replace("Thought 1: c\nAction 1", "Thought 2: c\nAction 2")
+    assert [kind for kind, _ in typed(quoted)] == ["-", "r", "a", "o", "r", "a"]
 
 
 def test_windows_line_ends() -> None:
@@ -84,6 +101,9 @@ def test_unnumbered_steps_with_input_and_final_answer() -> None:
 
     assert style(text) == "react-plain"
     assert [kind for kind, _ in typed(text)] == ["-", "r", "a", "a", "o", "r", "a"]
+    more = text + "Question: q\nThought: a\nClaim: no\n\nContext: no\nAction: s\nObservation: x\n"
+    more += "Claim: no\n\nQuestion: r\nFinal Answer: c\n"
+    assert "".join(kind for kind, _ in typed(more)) == "-raaora" + "-rao" + "-a"
 
 
 def test_a_question_alone_teaches_nothing() -> None:

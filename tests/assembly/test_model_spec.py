@@ -9,11 +9,18 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from rlvr import BackendSpec, ConfigError, SamplerSpec, TaskSpec
+from rlvr import BackendSpec, ConfigError, RewardSpec, SamplerSpec, TaskSpec
 from rlvr.assembly.compatibility import check_fit
 from rlvr.assembly.configure import configure
+from rlvr.assembly.configured import Chosen
 from rlvr.assembly.recipe import build_context
-from rlvr.assembly.vetted_values import backend_for_model, default_model, is_starter
+from rlvr.assembly.vetted_values import (
+    backend_for_model,
+    default_model,
+    is_starter,
+    vetted_layers,
+)
+from rlvr.config.core import RunOptions
 from rlvr.plugins.host import PluginHost
 from tests.conftest import PluginSite
 
@@ -150,8 +157,12 @@ def test_a_backend_may_look_for_what_is_there() -> None:
 )
 def test_what_the_starter_model_is(model: str, looks: bool, is_it: bool) -> None:
     """By its own word, or by the name that a server of it has; never by the name of a folder."""
-    task = TaskSpec(name="task", target="m:x", provider="mine")
+    presets = {"starter": {"train.lr": 1e-5}}
+    task = TaskSpec(name="task", target="m:x", provider="mine", presets=presets)
     spec = backend("far", find_model="m:x" if looks else None)
 
     assert is_starter(model, task, spec) == is_it
     assert is_starter(model, task, None) == (model == "starter")
+    chosen = Chosen(task=task, reward=RewardSpec(name="task", target="m:x"), backend=spec)
+    found = [vetted_layers(chosen, RunOptions(model=model, dataset=d), None) for d in ("", "own")]
+    assert [len(layers) for layers in found] == [is_it, 0], "its preset is for the task's own data"

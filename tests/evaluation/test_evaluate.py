@@ -33,13 +33,19 @@ def test_problems_with_too_few_samples_are_left_out() -> None:
     assert pass_at({"a": [1.0], "b": [0.0, 1.0, 0.0]}, 2) == pytest.approx(2 / 3)
 
 
-def test_interval_covers_the_mean_and_shrinks_with_problems() -> None:
-    """Hand-checked width: sd 0.5, 100 problems: about +-0.098."""
+def test_interval_covers_the_mean_and_shrinks_with_problems(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Hand-checked width: sd 0.5, 100 problems: about +-0.098, however many are drawn at once."""
     low, high = interval([0.0, 1.0] * 50)
 
     assert low < 0.5 < high
     assert high - low == pytest.approx(2 * 1.96 * 0.05, rel=0.1)
     assert interval([]) == (0.0, 0.0)
+    roots = [n**0.5 for n in range(100)]
+    at_once = interval(roots)
+    monkeypatch.setattr("rlvr.evaluation.pass_at_k._REDRAWN_AT_ONCE", 300 * 100)
+    assert interval(roots) == at_once
 
 
 @pytest.mark.parametrize("n", [1, 2, 8, 300])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,9 @@ def test_a_plugin_in_site_packages_is_its_authors_code(
 
     line = line_of(folder / "site_installed.py", "in_installed")
     assert found == f"{folder / 'site_installed.py'}:{line}"
+    (folder / "site_broken.py").write_text("\nnosuch\n", encoding="utf-8")
+    with pytest.raises(ImportError, match=re.escape(f"({folder / 'site_broken.py'}:2)")):
+        load_object("site_broken:Reward", "broken")  # rlvr calls it, and no plugin is in between
 
 
 @pytest.mark.parametrize("source", ["def f(:\n", "if True:\npass\n", "x = 'a\n"])

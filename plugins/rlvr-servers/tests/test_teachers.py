@@ -191,7 +191,7 @@ def test_a_temperature_that_is_not_honoured_is_found_and_refused(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("most", "cuts", "found"), [(5, False, 5), (9, True, 9), (0, False, 0)])
+@pytest.mark.parametrize(("most", "cuts", "found"), [(1, False, 1), (9, True, 9), (0, False, 0)])
 def test_the_largest_k_is_found(
     double: Start, byte_model: Path, kind: str, most: int, cuts: bool, found: int
 ) -> None:
@@ -259,9 +259,11 @@ def test_texts_of_tokens_are_told_apart_or_left_to_the_rest(
     """Half of the 257 bytes alone are U+FFFD: those go into the rest, no other id is named."""
     server = double("echo", byte_model, takes_ids=False, spells_ids=False)
 
-    able, (found,) = ask(server, lambda t: _able(t, question(k=20)))
+    with structlog.testing.capture_logs() as logs:
+        able, (found, _) = ask(server, lambda t: _able(t, question(k=20), question(k=20)))
 
     wanted = local(byte_model, question(k=257))
+    assert [e["event"] for e in logs].count("likely_tokens_lost") == 1, "it is said once"
     assert able.is_partial
     assert np.abs(found.actual - wanted.actual).max() < 1e-4
     assert (found.ids >= 0).any()

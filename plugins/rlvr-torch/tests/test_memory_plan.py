@@ -344,6 +344,11 @@ def test_the_plan_is_printed_before_a_run_on_a_gpu(
     assert "torch.microbatch_tokens=3000 torch.decode_rows=16" in text
     memory_table.say_plan(context, config, torch.device("cpu"))
     assert capsys.readouterr().err == ""
+    for wants in (False, True):
+        plan = memory_table.planned(
+            context.model, config, GIB, completion=9, group=1, has_reference=wants
+        )
+        assert ("reference" in plan.steady) == wants
 
 
 def test_states_of_linear_attention():

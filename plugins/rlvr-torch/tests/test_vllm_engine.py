@@ -176,6 +176,8 @@ def fake(monkeypatch):
     for name, members in parts.items():
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
         vars(sys.modules[name]).update(members)
+    if importlib.util.find_spec("peft"):  # bitsandbytes, which it imports, would believe it too
+        importlib.import_module("peft")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: state.log.append("empty_cache"))
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
@@ -432,6 +434,7 @@ def test_requests_and_answers_are_translated(fake):
     assert (first.max_tokens, first.top_k, first.logprobs) == (5, -1, 0)
     assert first.stop_token_ids == [0, 1]
     assert not hasattr(first, "seed"), "a request's own seed is drawn from row by row"
+    assert torch.initial_seed() == 9, "it is that of all draws"
     assert (second.top_k, second.temperature) == (3, 0.7)
 
 

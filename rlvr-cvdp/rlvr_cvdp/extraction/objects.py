@@ -222,7 +222,7 @@ def unescaped(text: str) -> str:
 
     def plain(match: re.Match[str]) -> str:
         sign = match[1]
-        if sign.startswith("u"):
+        if len(sign) == 5:
             return chr(int(sign[1:], 16))
         return _ESCAPES.get(sign, sign if sign in "\"'\\/`" else match[0])
 
