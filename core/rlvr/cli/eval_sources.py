@@ -15,7 +15,7 @@ from attrs import frozen
 from rlvr.assembly.compatibility import check_is_judged
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
-from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last, trained_at
+from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last
 from rlvr.border.promises import policy_of, problems_of, unsupported_by
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
@@ -29,6 +29,7 @@ from rlvr.evaluation.saved import read_judged
 from rlvr.parts import Policy, Task
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import UNKNOWN
+from rlvr.records.read_runs import trained_at
 from rlvr.rollouts.group import scored_groups
 from rlvr.seeds import seed_of
 from rlvr.types import Problem, ScoredGroup

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rlvr.assembly import trained_model
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.assembly.trained_model import options_of
 from rlvr.cli.compare_report import comparison_as_json, comparison_as_text
 from rlvr.cli.eval_against import prepare
 from rlvr.cli.eval_figures import figures_as_text
@@ -30,6 +30,7 @@ from rlvr.evaluation.saved import judged_lines
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.records.owner import writing_to
+from rlvr.records.read_runs import is_run, trained_at
 from rlvr.records.run_directory import write_out
 from rlvr.types import Failed
 
@@ -112,6 +113,8 @@ def prepared(
     Raises:
         ConfigError, PluginError, PrerequisiteError: It cannot begin.
     """
+    if not args.run_dir and args.model and is_run(args.model):
+        args.run_dir, args.model = args.model, None
     check_flags(args)
     given = {"eval.samples": args.samples, "eval.split": args.split}
     before = judged_before(Path(args.report), crossed(args)) if args.report else None
@@ -136,7 +139,7 @@ def _configured(args: argparse.Namespace, host: PluginHost) -> Configured:
     """The options and parts of an evaluation."""
     needs = "score" if args.completions else "trained" if args.run_dir else "eval"
     if args.run_dir:
-        args.base = trained_model.options_of(trained_model.trained_at(Path(args.run_dir)).run)
+        args.base = options_of(trained_at(Path(args.run_dir)).run)
     configured = resolve_configuration(args, host, needs=needs)
     check_prerequisites(host, configured.chosen.task.provider)
     return configured
