@@ -88,7 +88,7 @@ def test_refused_rows_are_told_with_a_command_that_every_plugin_has() -> None:
     with pytest.raises(ConfigError) as refused:
         train_problems(Refusing(), GroupSampler(), "toy")
     said = str(refused.value)
-    assert "2 rows are unsupported, the first line 3: no king" in said
+    assert "2 unsupported rows, the first line 3: no king" in said
     assert "rlvr score --plugin toy --dataset FILE --golden" in said
     assert "rlvr toy list" not in said
 

@@ -163,7 +163,8 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
         raise UnknownNameError(
             f"the data set {missing[0]} was asked for.",
             "found: no such file or folder",
-            "check the path given with --dataset",
+            "check the path given with --dataset"
+            + (f"; the public data: {task.data}" if task.data else ""),
         )
 
 

@@ -58,7 +58,7 @@ from rlvr.verification.verdict_keys import salt_of
 log = get(__name__)
 
 UNTRAINED = (
-    "sampler.max_tokens=2 sampler.group_size=32 train.lr=5e-3 "
+    "--steps 200 sampler.max_tokens=2 sampler.group_size=32 train.lr=2e-3 grpo.entropy_coef=0.1 "
     "(max_tokens: bytes of the longest right answer)"
 )
 """Options with which a small untrained model learns from rewards at all."""

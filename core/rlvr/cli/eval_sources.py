@@ -21,7 +21,7 @@ from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
 from rlvr.config.coerce import names_in
 from rlvr.config.core import EvalOptions
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, counted
 from rlvr.evaluation import contamination
 from rlvr.evaluation.answers_file import group_answers, none_found, read_answers, with_missing
 from rlvr.evaluation.breakdown import check_labels
@@ -254,7 +254,8 @@ def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Probl
     if not problems:
         raise ConfigError(
             f"split '{options.split}' was to be evaluated.",
-            f"found: no usable problem in it; {len(unsupported_by(task))} rows are unsupported",
+            "found: no usable problem in it; "
+            + counted(len(unsupported_by(task)), "unsupported row"),
             "choose another --split or --dataset, or let Task.problems yield problems of it",
         )
     check_labels(problems, labels)

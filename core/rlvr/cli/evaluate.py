@@ -22,7 +22,7 @@ from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, 
 from rlvr.cli.options import LIST_HELP, add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
-from rlvr.errors import ExitCode, explain
+from rlvr.errors import ExitCode, counted, explain
 from rlvr.evaluation import contamination
 from rlvr.evaluation.breakdown import breakdown
 from rlvr.evaluation.compare_models import compare
@@ -205,7 +205,7 @@ def _exit_code(sides: Iterable[Evaluated]) -> int:
         if side.max_failures is None or len(failed) <= side.max_failures * len(outcomes):
             continue
         said = explain(
-            f"{len(failed)} of {len(outcomes)} verifications could not run "
+            f"{len(failed)} of {counted(len(outcomes), 'verification')} could not run "
             f"(at most {side.max_failures:.0%} may).",
             f"found: {failed[0].reason}",
             "what could be judged is reported; verify.max_failures=SHARE allows more",
