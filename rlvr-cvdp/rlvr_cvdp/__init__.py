@@ -2,7 +2,7 @@
 
 __version__ = "0.1.0"
 DATA = (
-    "pip install huggingface_hub && "
-    "hf download nvidia/cvdp-benchmark-dataset --repo-type dataset --local-dir cvdp"
+    "hf download nvidia/cvdp-benchmark-dataset --repo-type dataset --local-dir cvdp "
+    "(hf comes with huggingface_hub)"
 )
 """Fetches the published problems."""
