@@ -18,6 +18,7 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.recipe import build_context
 from rlvr.assembly.teachers import model_of
 from rlvr.assembly.vetted_values import backend_for_model, default_model, is_starter
+from rlvr.cli.eval_against import prepare
 from rlvr.plugins.host import PluginHost
 from rlvr.records.lineage import lineage_of
 from rlvr.records.read_runs import weights_of
@@ -67,6 +68,10 @@ FAR = """
     @rlvr.hookimpl
     def rlvr_backends():
         yield rlvr.BackendSpec(name="far", target="m:x", models=("near", "far"), sampler="group")
+
+    @rlvr.hookimpl
+    def rlvr_tasks():
+        yield rlvr.TaskSpec(name="bare", target="m:x", reward="toy")
 """
 
 
@@ -147,6 +152,27 @@ def test_a_run_without_weights_is_no_model(run_a: Path) -> None:
     shutil.rmtree(run_a / "checkpoints")
     with pytest.raises(CheckpointError, match=r"no checkpoint of it\n.*--resume runs/a"):
         configured_for("runs/a")
+
+
+@pytest.mark.parametrize("needs", ["run", "eval", "against"])
+def test_a_task_without_a_starter_says_what_fits_the_command(
+    importable_site: PluginSite, needs: str
+) -> None:
+    """Options of training where something is trained; the other side before this one is sampled."""
+    importable_site.add("far", FAR)
+    host = PluginHost.load({"RLVR_PLUGINS": "builtin,far,algos,torch"})
+    args = Namespace(task="bare", against="starter", overrides=[], flag_options={}, samples=None)
+
+    def begin() -> object:
+        if needs == "against":
+            return prepare(args, host, None)
+        return build_context(configure(args, host, needs=needs), None)
+
+    with pytest.raises(ConfigError, match="ships no starter") as caught:
+        begin()
+
+    assert ("train.lr" in str(caught.value)) is (needs == "run")
+    assert ("--against RUN" in str(caught.value)) is (needs == "against")
 
 
 def test_a_backend_that_only_samples_is_not_trained() -> None:
