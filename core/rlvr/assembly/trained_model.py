@@ -29,7 +29,10 @@ def options_of(run: Path) -> Layer:
     Raises:
         ConfigError: There is no run there, or its `run.json` cannot be read.
     """
-    config = without_gone(RunDir.open(run).read_run()["config"])
+    record = RunDir.open(run).read_run()
+    config = without_gone(record["config"])
+    if spec := record.get("model_spec"):  # another task's `starter` is another model
+        config["run.model"] = spec
     # how groups were drawn and where they went says nothing about how the model is evaluated
     kept = {k: v for k, v in config.items() if k != "run.sampler"}
     return Layer(f"run {run}", kept, is_typed=True)

@@ -113,9 +113,9 @@ def prepared(
     Raises:
         ConfigError, PluginError, PrerequisiteError: It cannot begin.
     """
-    if not args.run_dir and args.model and is_run(args.model):
-        args.run_dir, args.model = args.model, None
     check_flags(args)
+    if args.model and is_run(args.model):
+        args.run_dir, args.model = args.model, None
     given = {"eval.samples": args.samples, "eval.split": args.split}
     before = judged_before(Path(args.report), crossed(args)) if args.report else None
     if before is not None:  # what the other side is asked, unless a flag says otherwise
