@@ -28,6 +28,7 @@ from rlvr.records.read_runs import is_run, trained_at, weights_of
 from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 
 __all__ = ["Opened", "Verifying", "open_policy", "open_teacher", "open_verifying", "starter_model"]
+__all__ += ["weights_of"]
 
 WordsOrValues = Sequence[str] | Mapping[str, Any]
 Pairs = Sequence[tuple[Problem, Trajectory]]
