@@ -200,8 +200,9 @@ install_torch() {
     must pip_install "torch==$TORCH_VERSION"
   else
     say "installing torch==$TORCH_VERSION, CPU build (no GPU was found)"
-    if ! pip_install "torch==$TORCH_VERSION+cpu"; then
-      say "  your package index offers no build named +cpu; taking its plain one"
+    if ! pip_install "torch==$TORCH_VERSION+cpu" &&
+      ! pip_install --retries 1 --index-url https://download.pytorch.org/whl/cpu "torch==$TORCH_VERSION"; then
+      say "  neither your package index nor PyTorch's offers the CPU build; taking the plain one"
       must pip_install "torch==$TORCH_VERSION"
       warn_of_cuda_build
     fi

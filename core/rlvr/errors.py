@@ -11,7 +11,7 @@ from enum import IntEnum
 
 __all__ = ["BackendError", "CheckpointError", "ConfigError", "ExitCode", "PartError"]
 __all__ += ["PluginError", "PrerequisiteError", "RlvrError", "RunInterruptedError", "TaskError"]
-__all__ += ["UnknownNameError", "UnsupportedError", "VerifierError", "explain"]
+__all__ += ["UnknownNameError", "UnsupportedError", "VerifierError", "counted", "explain"]
 
 
 class ExitCode(IntEnum):
@@ -116,3 +116,9 @@ class RunInterruptedError(RlvrError, RuntimeError):
     """The run was asked to stop (Ctrl-C) and did so after writing a checkpoint."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 step`, `2 steps`, `1 trajectory`, `0 trajectories`."""
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else many}"

@@ -12,8 +12,8 @@ from typing import TextIO
 
 __all__ = ["hush", "is_coloured", "is_redrawn", "redraw", "tells"]
 
-INTERVAL_S = 5.0
-"""Half of the promised ten: the start of the process is silent, and machines are busy."""
+INTERVAL_S, LONGEST_S = 5.0, 60.0
+"""Silence before the first line; it doubles after each, so that a log of hours stays short."""
 
 _said_at = 0.0
 _doing: Callable[[], str] | None = None
@@ -73,6 +73,7 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
     """
     Say on standard error what the command is at, whenever nothing was said for `interval_s`.
 
+    That interval doubles after each such line, up to `LONGEST_S`.
     Nothing is said on a terminal that redraws lines: displays are drawn there.
     """
     global _doing, _is_hushed
@@ -84,8 +85,9 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
     touch()
 
     def beat() -> None:
+        silence_s = interval_s
         while not over.wait(min(0.5, interval_s / 4)):
-            if _is_hushed or time.monotonic() - _said_at < interval_s:
+            if _is_hushed or time.monotonic() - _said_at < silence_s:
                 continue
             told = ""
             with suppress(Exception):  # another thread changes what is read: the next beat tells it
@@ -93,6 +95,7 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
             words = f"rlvr: {command}: at work for {time.monotonic() - begun:.0f} s"
             print(words + (f", {told}" if told else ""), file=sys.stderr, flush=True)
             touch()
+            silence_s = min(2 * silence_s, LONGEST_S)
 
     thread = threading.Thread(target=beat, daemon=True, name="rlvr-heartbeat")
     thread.start()

@@ -24,9 +24,11 @@ from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
 from rlvr.progress.status import RunStatus
+from rlvr.records.read_runs import is_run, trained_at, weights_of
 from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 
 __all__ = ["Opened", "Verifying", "open_policy", "open_teacher", "open_verifying", "starter_model"]
+__all__ += ["weights_of"]
 
 WordsOrValues = Sequence[str] | Mapping[str, Any]
 Pairs = Sequence[tuple[Problem, Trajectory]]
@@ -134,7 +136,7 @@ async def open_teacher(model: str, *, options: Sequence[str] = ()) -> AsyncItera
     Open a teacher by its model spec, through the plugin that takes it; closed after the block.
 
     Args:
-        model: Model spec: hf:PATH, gpt2:PATH, a server's, ...
+        model: Model spec (hf:PATH, gpt2:PATH, a server's, ...), or a run that trained it.
         options: `key=value` texts, as on the command line; what is not its own is passed over.
 
     Raises:
@@ -142,6 +144,7 @@ async def open_teacher(model: str, *, options: Sequence[str] = ()) -> AsyncItera
         PluginError: No plugin takes the model, or several do.
         PrerequisiteError: What it needs of the machine is missing.
     """
+    model = weights_of(model)
     spec = teacher_for(model, PluginHost.load())
     own, records = spec.option_namespace, dict(CORE_OPTIONS)
     if spec.config is not None:
@@ -168,7 +171,7 @@ async def open_policy(
 
     Args:
         plugin: Plugin whose default task is used, or the task's name.
-        model: Model spec; None: the plugin's starter model, or the run's.
+        model: Model spec, or a run as `run`; None: the plugin's starter model, or the run's.
         run: A run whose last checkpoint is opened, or one of its `checkpoints/NAME`.
         dataset: Data set of the task; None: the embedded one, or the run's.
         options: `key=value` texts, as on the command line, or values by key.
@@ -181,9 +184,11 @@ async def open_policy(
     """
     given: dict[str, Any] = {"model": model, "needs": "eval"}
     trained = None
+    if run is None and model is not None and is_run(model):
+        run, given["model"] = Path(model), None
     if run is not None:
-        trained_model.check_alone(run, model)
-        trained = trained_model.trained_at(run)
+        trained_model.check_alone(run, given["model"])
+        trained = trained_at(run)
         given |= {"base": trained_model.options_of(trained.run), "needs": "trained"}
     configured, context = _configured(plugin, dataset, options, **given)
     async with open_policy_context(configured, context, RunStatus()) as opened:

@@ -108,6 +108,8 @@ class TaskSpec(PartSpec):
         reads_several: Whether `--dataset` may name several files, with commas between them.
         fit: `module:function` that proposes option values for a data set and a model
             (`rlvr.fitting`): called with a `Situation`, gives `Proposed` values by dotted key.
+        data: The command that fetches its public data, or their address: told where `--dataset`
+            names no file.
     """
 
     kind: ClassVar[str] = "task"
@@ -116,6 +118,7 @@ class TaskSpec(PartSpec):
     presets: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     values: Mapping[str, Any] = field(factory=dict)
     reads_several: bool = False
+    data: str = ""
     fit: str | None = field(default=None, validator=optional(_TARGET))
 
 

@@ -51,6 +51,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
             starter="rlvr_chess.starter:starter_model",
             presets={"starter": STARTER, "rookworld": ROOKWORLD},
             values={"sampler.max_tokens": LONGEST},
+            data="puzzles as CSV, https://database.lichess.org/#puzzles",
         )
     ]
 

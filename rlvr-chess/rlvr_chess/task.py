@@ -22,6 +22,7 @@ from rlvr import (
     SingleTurn,
     Task,
     Trajectory,
+    counted,
     pip_install,
 )
 from rlvr_chess.config import ChessConfig
@@ -113,7 +114,7 @@ class ChessTask(Task):
         problems = self.problems(split)
         forced = sum(p.split == "train" and _is_forced(p) for p in self._problems)
         if split == "train" and forced:
-            yield f"{forced} positions with a single legal move are left out of training."
+            yield f"{counted(forced, 'position')} with a single legal move left out of training."
         bare = sum(isinstance(p.payload, PolicyPosition) and not _has_values(p) for p in problems)
         if bare:
             yield (
@@ -209,7 +210,8 @@ class ChessTask(Task):
         )
         other = {"policy": "environment", "environment": "policy"}.get(self.config.tasks, "")
         if kinds[other]:
-            yield f"{kinds[other]} {other} rows are not asked (chess.tasks={self.config.tasks})."
+            rows = counted(kinds[other], f"{other} row")
+            yield f"{rows} not asked (chess.tasks={self.config.tasks})."
         path = self._context.dataset
         found = self._data.material
         if path is not None and path.is_dir() and found != Material():

@@ -179,7 +179,7 @@ def test_positions_nobody_scored_are_counted_as_left_out(tmp_path: Path) -> None
     data.write_text(f"{MATE}\n")
     config = ChessConfig(engine="/nowhere/stockfish", tasks="policy", eval_games=0)
     found = measured(data, ScriptedPolicy(moves_at_random), config)
-    assert "1 positions without values" in found["policy"].note
+    assert "1 position without values" in found["policy"].note
     assert found["elo"].note == "chess.eval_games=0"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rlvr import BackendSpec, Check, CommandSpec, RewardSpec, SamplerSpec, TaskSpec, hookimpl
+from rlvr_cvdp import DATA
 
 RLVR_API = 1
 
@@ -84,6 +85,7 @@ def rlvr_tasks() -> Iterable[TaskSpec]:
             starter="rlvr_cvdp.starter.model_path:starter_model",
             presets={"starter": STARTER},
             fit="rlvr_cvdp.fitting:fit",
+            data=DATA,
         )
     ]
 

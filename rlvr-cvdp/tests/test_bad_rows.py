@@ -369,7 +369,7 @@ def test_the_list_counts_kinds(bench, capsys):
     )
     assert list_problems(["--dataset", str(path)]) == 0
     said = capsys.readouterr()
-    assert "1 problems, 4 rows not verifiable" in said.err
+    assert "1 problem, 4 rows not verifiable" in said.err
     assert "commercial simulator 2, paths 1, not a row 1" in said.err
     assert list_problems(["--dataset", str(path), "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

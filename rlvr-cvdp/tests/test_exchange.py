@@ -40,7 +40,7 @@ def test_export(bench, tmp_path, capsys):
         assert "never sent" not in line["prompt"]
     assert "Your response will be saved directly to: rtl/inc.sv." in one["user"]
     assert "Name the files as: ['rtl/inc.sv', 'rtl/two.sv']." in two["user"]
-    assert "1 rows that cannot be verified left out" in capsys.readouterr().err
+    assert "1 unverifiable row left out" in capsys.readouterr().err
 
 
 def test_export_within_a_budget(bench, tmp_path):

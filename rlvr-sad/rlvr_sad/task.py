@@ -19,6 +19,7 @@ from rlvr import (
     Task,
     Trajectory,
     UnknownNameError,
+    counted,
 )
 from rlvr_sad.config import SadConfig
 from rlvr_sad.corpus.corpus import NOTHING, Corpus, read_corpus
@@ -91,17 +92,18 @@ class SadTask(Task):
         outside = {p.labels["family"] for p in corpus.problems if p.split == "test"}
         formats = ", ".join(f"{name} ({n})" for name, n in corpus.formats.most_common())
         yield (
-            f"{len(corpus.problems)} trajectories of {len(tasks)} tasks: {train} to train on, "
+            f"{counted(len(corpus.problems), 'trajectory')} of {counted(len(tasks), 'task')}: "
+            f"{train} to train on, "
             f"{len(corpus.problems) - train} held out ({len(outside)} tasks); formats: {formats}"
         )
         silent = [name for name, why in corpus.unsupported.items() if why == NOTHING]
         if silent:
-            yield f"{len(silent)} trajectories hold nothing to learn: {_some(silent)}"
+            yield f"{counted(len(silent), 'trajectory')} with nothing to learn: {_some(silent)}"
         refused = [f"{n}: {why}" for n, why in corpus.unsupported.items() if why != NOTHING]
         if refused:
-            yield f"{len(refused)} records were left out: {_some(refused)}"
+            yield f"{counted(len(refused), 'record')} left out: {_some(refused)}"
         for note, count in corpus.notes.most_common():
-            yield f"{count} trajectories: {note}"
+            yield f"{counted(count, 'trajectory')}: {note}"
 
     def trajectory(self, problem: Problem) -> AgentTrajectory:
         """

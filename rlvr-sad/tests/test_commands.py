@@ -59,7 +59,7 @@ def test_refusals_decide_the_exit_code(write: Any) -> None:
     assert rlvr("sad", "spans", none, "--json").returncode == 2
     strict = rlvr("sad", "spans", some, "--json", "--strict")
     assert strict.returncode == 2
-    assert "1 trajectories, 1 records refused" in strict.stderr
+    assert "1 trajectory, 1 record refused" in strict.stderr
     assert "no such file" in rlvr("sad", "spans", "nothing.jsonl").stderr
     unknown = rlvr("sad", "spans", some, "--format", "chatt")
     assert unknown.returncode == 2
@@ -110,7 +110,7 @@ def test_inspect_shows_spans_and_a_report(write: Any) -> None:
     assert "\x1b" not in plain.stdout
     assert "\x1b[36m<think>hm</think>\x1b[0m" in coloured.stdout
     assert "\x1b[31m" not in coloured.stdout  # what the trajectory itself holds
-    assert "1 trajectories, 1 records refused" in plain.stdout
+    assert "1 trajectory, 1 record refused" in plain.stdout
     assert "refused      line 2, record 1: it is no JSON" in plain.stdout
     missing = rlvr("sad", "inspect", path, "--record", "9")
     assert missing.returncode == 2
@@ -165,7 +165,7 @@ def test_the_report_of_a_file_in_which_nothing_can_be_learnt(write: Any) -> None
     assert report["characters"]["reasoning"] == report["characters"]["action"] == 0
     said = rlvr("sad", "spans", path, "--json")
     assert said.returncode == 0
-    assert "1 of 1 trajectories: nothing to learn" in said.stderr
+    assert "1 of 1 trajectory: nothing to learn" in said.stderr
 
 
 GUEST = """

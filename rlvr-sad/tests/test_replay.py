@@ -374,9 +374,9 @@ def test_notices_say_what_was_read(write: Any) -> None:
     first, *others = task_of(write("a.jsonl", "\n".join(lines))).warnings("train")
 
     assert first.startswith("10 trajectories of 10 tasks: ")
-    assert others[0] == "1 trajectories hold nothing to learn: a.jsonl:12 record 11"
-    assert others[1].startswith("1 records were left out: a.jsonl:11 record 10: it is no JSON")
-    assert others[2].startswith("1 trajectories: with pictures or the like: shown to a model")
+    assert others[0] == "1 trajectory with nothing to learn: a.jsonl:12 record 11"
+    assert others[1].startswith("1 record left out: a.jsonl:11 record 10: it is no JSON")
+    assert others[2].startswith("1 trajectory: with pictures or the like: shown to a model")
 
 
 @pytest.mark.thorough

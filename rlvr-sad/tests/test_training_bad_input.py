@@ -30,8 +30,8 @@ def test_bad_records_are_dropped_and_the_others_learnt(bench: Bench) -> None:
 
     assert done.returncode == 0, done.stderr[-3000:]
     assert "6 trajectories of 3 tasks" in done.stderr
-    assert "1 trajectories hold nothing to learn: mixed.jsonl:4 record 3" in done.stderr
-    assert "3 records were left out" in done.stderr
+    assert "1 trajectory with nothing to learn: mixed.jsonl:4 record 3" in done.stderr
+    assert "3 records left out" in done.stderr
     for said in ("it is not UTF-8: byte 0xff", "it is no JSON", "it has 200 MiB"):
         assert said in done.stderr
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
@@ -9,19 +11,23 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from rlvr import BackendSpec, ConfigError, RewardSpec, SamplerSpec, TaskSpec
+from rlvr import BackendSpec, CheckpointError, ConfigError, RewardSpec, SamplerSpec, TaskSpec
 from rlvr.assembly.compatibility import check_fit
 from rlvr.assembly.configure import configure
-from rlvr.assembly.configured import Chosen
+from rlvr.assembly.configured import Chosen, Configured
 from rlvr.assembly.recipe import build_context
+from rlvr.assembly.teachers import model_of
 from rlvr.assembly.vetted_values import (
     backend_for_model,
     default_model,
     is_starter,
     vetted_layers,
 )
+from rlvr.cli.eval_against import prepare
 from rlvr.config.core import RunOptions
 from rlvr.plugins.host import PluginHost
+from rlvr.records.lineage import lineage_of
+from rlvr.records.read_runs import weights_of
 from tests.conftest import PluginSite
 
 
@@ -68,6 +74,10 @@ FAR = """
     @rlvr.hookimpl
     def rlvr_backends():
         yield rlvr.BackendSpec(name="far", target="m:x", models=("near", "far"), sampler="group")
+
+    @rlvr.hookimpl
+    def rlvr_tasks():
+        yield rlvr.TaskSpec(name="bare", target="m:x", reward="toy")
 """
 
 
@@ -77,16 +87,12 @@ FAR = """
         ("Qwen/Qwen3-0.6B", "write near:Qwen/Qwen3-0.6B or far:Qwen/Qwen3-0.6B"),
         ("gpt3", "write near:gpt3 or far:gpt3"),
         ("nera:gpt2", "choose another --model or --backend"),
-        ("runs/a", "or far:runs/a/checkpoints/step-000020/model"),
     ],
 )
 def test_a_model_without_a_scheme_is_told_those_that_there_are(
-    importable_site: PluginSite, monkeypatch: pytest.MonkeyPatch, model: str, do: str
+    importable_site: PluginSite, model: str, do: str
 ) -> None:
-    """How a name of a hub, a folder or a run's last weights is written is said."""
-    monkeypatch.chdir(importable_site.home)
-    for step in (3, 20):
-        Path(f"runs/a/checkpoints/step-{step:06d}/model").mkdir(parents=True)
+    """How a name of a hub or a folder is written is said."""
     importable_site.add("far", FAR)
     asked = Namespace(task="toy", model=model, backend="far")
     configured = configure(asked, PluginHost.load({"RLVR_PLUGINS": "far"}), needs="eval")
@@ -95,6 +101,84 @@ def test_a_model_without_a_scheme_is_told_those_that_there_are(
         build_context(configured, None)
 
     assert str(caught.value).endswith(do)
+
+
+@pytest.fixture
+def run_a(importable_site: PluginSite, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run on the toy's starter preset, with two checkpoints, by a backend that is not chosen."""
+    monkeypatch.chdir(importable_site.home)
+    importable_site.add("far", FAR)
+    run = Path("runs/a")
+    for step in (3, 20):
+        (run / f"checkpoints/step-{step:06d}/model").mkdir(parents=True)
+    config = {"run.model": "starter", "run.backend": "far", "run.dataset": ""}
+    record = {"id": "a", "task": "builtin/toy", "model_spec": "near:x?y=1", "config": config}
+    origin = {"train.lr": "preset starter"}
+    (run / "run.json").write_text(json.dumps(record | {"origin": origin}))
+    return run
+
+
+def configured_for(model: str, **more: Any) -> Configured:
+    """A run on the toy's model, where the backends far and torch take the scheme near."""
+    host = PluginHost.load({"RLVR_PLUGINS": "builtin,far,algos,torch"})
+    return configure(Namespace(task="toy", model=model, **more), host, needs="run")
+
+
+@pytest.mark.parametrize(
+    ("model", "step"),
+    [
+        ("runs/a", 20),
+        ("runs/a/", 20),
+        ("./runs/../runs/a", 20),
+        ("runs/a/checkpoints/step-000003", 3),
+        ("runs/a/checkpoints/step-000003/model", 3),
+    ],
+)
+def test_a_run_is_a_model(run_a: Path, model: str, step: int) -> None:
+    """Its last weights or those of a checkpoint, its backend, and the preset that it had."""
+    folder = f"{Path(model.partition('/checkpoints')[0])}/checkpoints/step-{step:06d}/model"
+
+    found = configured_for(model)
+
+    assert found.run.model == weights_of(model) == f"near:{folder}"
+    assert (found.run.backend, found.options.origin["run.backend"]) == ("far", "run a")
+    assert found.options.origin["train.lr"] == "preset starter"
+    assert lineage_of(found.run.model).source.endswith("runs/a/run.json")
+    assert model_of(model, TaskSpec(name="t", target="m:x")) == found.run.model
+
+
+def test_a_run_without_weights_is_no_model(run_a: Path) -> None:
+    """Nor is a checkpoint that is not there, or a run that names no kind of model."""
+    with pytest.raises(CheckpointError, match=r"no checkpoint step-000004 of it\n.*last one"):
+        configured_for("runs/a/checkpoints/step-000004")
+    record = json.loads((run_a / "run.json").read_text())
+    (run_a / "run.json").write_text(json.dumps(record | {"model_spec": ""}))
+    with pytest.raises(ConfigError, match=r"'starter'\n.*SCHEME:runs/a/checkpoints/step-000020"):
+        configured_for("runs/a")
+    shutil.rmtree(run_a / "checkpoints")
+    with pytest.raises(CheckpointError, match=r"no checkpoint of it\n.*--resume runs/a"):
+        configured_for("runs/a")
+
+
+@pytest.mark.parametrize("needs", ["run", "eval", "against"])
+def test_a_task_without_a_starter_says_what_fits_the_command(
+    importable_site: PluginSite, needs: str
+) -> None:
+    """Options of training where something is trained; the other side before this one is sampled."""
+    importable_site.add("far", FAR)
+    host = PluginHost.load({"RLVR_PLUGINS": "builtin,far,algos,torch"})
+    args = Namespace(task="bare", against="starter", overrides=[], flag_options={}, samples=None)
+
+    def begin() -> object:
+        if needs == "against":
+            return prepare(args, host, None)
+        return build_context(configure(args, host, needs=needs), None)
+
+    with pytest.raises(ConfigError, match="ships no starter") as caught:
+        begin()
+
+    assert ("train.lr" in str(caught.value)) is (needs == "run")
+    assert ("--against RUN" in str(caught.value)) is (needs == "against")
 
 
 def test_a_backend_that_only_samples_is_not_trained() -> None:

@@ -88,7 +88,7 @@ def test_refused_rows_are_told_with_a_command_that_every_plugin_has() -> None:
     with pytest.raises(ConfigError) as refused:
         train_problems(Refusing(), GroupSampler(), "toy")
     said = str(refused.value)
-    assert "2 rows are unsupported, the first line 3: no king" in said
+    assert "2 unsupported rows, the first line 3: no king" in said
     assert "rlvr score --plugin toy --dataset FILE --golden" in said
     assert "rlvr toy list" not in said
 
@@ -114,8 +114,9 @@ def test_paths_of_several_data_sets_may_hold_commas(tmp_path: Path) -> None:
         with pytest.raises(UnknownNameError, match=rf"/{missing} was asked for"):
             check_dataset(RunOptions(dataset=given), several)
     check_dataset(RunOptions(dataset=json.dumps([one, other] * 200)), several)  # no path so long
-    with pytest.raises(UnknownNameError, match="c,"):
-        check_dataset(RunOptions(dataset=f"{other},{other}"), TaskSpec(name="t", target="m:T"))
+    fetched = TaskSpec(name="t", target="m:T", data="hf download it")
+    with pytest.raises(UnknownNameError, match=r"c,(.|\n)*public data: hf download it"):
+        check_dataset(RunOptions(dataset=f"{other},{other}"), fetched)
 
 
 class _Unread(ToyTask):

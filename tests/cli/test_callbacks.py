@@ -101,7 +101,7 @@ def test_a_failing_callback_ends_nothing_and_is_named(site):
 def test_a_resumed_run_may_have_other_callbacks(site):
     """They decide nothing that is trained."""
     trained(site, "--callback", "diary", "diary.word=noted")
-    again = site.rlvr("run", "--resume", "here", "--steps", "2", "run.callbacks=")
+    again = site.rlvr("run", "--resume", "here", "--steps", "2", "--callback", "none")
     other = site.rlvr("run", "--resume", "here", "--steps", "3", "--callback", "diary")
 
     assert again.returncode == 0, again.stderr

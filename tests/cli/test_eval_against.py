@@ -131,8 +131,8 @@ def test_problems_of_one_side_only_are_counted_and_named(rlvr: Call, tmp_path: P
     assert left_out == {
         "only_this": ["toy_a"], "only_against": ["toy_e"], "changed": ["toy_b"], "unjudged": [],
     }  # fmt: skip
-    assert "not compared: 1 problems (toy_a) that only this evaluation has" in text
-    assert "not compared: 1 problems (toy_b) that differ" in text
+    assert "not compared: 1 problem (toy_a) that only this evaluation has" in text
+    assert "not compared: 1 problem (toy_b) that differ" in text
 
 
 def test_different_splits_are_said(rlvr: Call, tmp_path: Path) -> None:

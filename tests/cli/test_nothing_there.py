@@ -138,4 +138,4 @@ def test_only_rows_that_cannot_be_used_are_no_result(
     assert done.returncode == 2, done.stderr
     assert not done.stdout
     assert "rlvr: line 2: unsupported: " in done.stderr
-    assert "no problem in it; 2 rows are unsupported, the first line 1: " in done.stderr
+    assert "no problem in it; 2 unsupported rows, the first line 1: " in done.stderr

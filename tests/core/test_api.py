@@ -67,7 +67,7 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     assert set(first.reports) == {0, 2}
     assert first.best == 2
     assert rlvr.train(resume=first.directory, steps=3, **given).steps == 3
-    found = rlvr.evaluate("toy", model=first.model, samples=2)
+    found = rlvr.evaluate("toy", model=str(first.model), samples=2)
     assert found.facts["model"] == str(first.directory)
     assert found.pass1 == found.report.whole.pass1
     assert {len(group.outcomes) for group in found.groups} == {2}
@@ -180,9 +180,6 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     for wrong in ("train.lr=1", ["train.lr=1"], 3):
         with pytest.raises(rlvr.ConfigError, match=r'{"train\.lr": 1e-4}'):
             rlvr.train("toy", out=tmp_path / "none", options=wrong)
-    (tmp_path / "run.json").write_text("{}")
-    with pytest.raises(rlvr.ConfigError, match=r"model=Path\("):
-        rlvr.evaluate("toy", model=str(tmp_path))
 
 
 @pytest.mark.parametrize("own", [{"processors": [structlog.processors.JSONRenderer()]}, None])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from rlvr import CommandSpec, ConfigError, log, tells
 from rlvr.cli import main as command_line
 from rlvr.cli import plugin_commands
-from rlvr.heartbeat import INTERVAL_S, heartbeat
+from rlvr.heartbeat import INTERVAL_S, LONGEST_S, heartbeat
 from rlvr.progress.status import RunStatus
 
 
@@ -43,17 +44,18 @@ def redirected(monkeypatch: pytest.MonkeyPatch) -> Stream:
 def test_a_silent_command_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
     """Again and again, with the phase of its status and the longest verification."""
     stream = redirected(monkeypatch)
-    status = RunStatus()
+    status, begun = RunStatus(), time.monotonic()
     with heartbeat("score", interval_s=0.01):
         tells(status.text)
         status.begin_verifying(3)
         with status.during("verify"), status.verifying("problem_7"):
             assert stream.is_enough.wait(60)
+            assert time.monotonic() - begun > 0.01 + 0.02 + 0.04  # each silence is twice as long
 
     said = stream.getvalue()
     assert "rlvr: score: at work for " in said
     assert "verify, 0 of 3 answers judged, longest problem_7" in said
-    assert INTERVAL_S < 10
+    assert INTERVAL_S < 10 < LONGEST_S
 
 
 def test_what_the_command_tells_may_fail(monkeypatch: pytest.MonkeyPatch) -> None:

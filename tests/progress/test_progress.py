@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rlvr.builtin.terminal import counted, step_line
+from rlvr.builtin.terminal import step_line
+from rlvr.errors import counted
 
 METRICS = {
     "reward/mean": 0.5,

@@ -19,8 +19,10 @@ from rlvr.assembly.vetted_values import (
     backend_layers,
     default_model,
     parts_of,
+    preset_of,
     refuse_foreign,
     vetted_layers,
+    with_weights,
     without_foreign,
     without_outranked,
 )
@@ -71,9 +73,10 @@ def configure(
         UnknownNameError: The data set does not exist.
         PluginError: Parts that are missing; all of them are named at once.
         ConfigError: An option is unknown or has a value it cannot have.
+        CheckpointError: The model is that of a run, which saved none.
     """
     registry = Registry(host)
-    given = _given_layers(args)
+    given, trained = with_weights(_given_layers(args))
     first = _first_look(given, host)
     flags: PartFlags = getattr(args, "part_flags", None) or PartFlags()
     if not (first.task or is_partial):
@@ -92,7 +95,7 @@ def configure(
         _check_plugin(plugin, chosen.task, registry)
     if reads_data:
         check_dataset(first, chosen.task)
-    preset = getattr(args, "preset", None)
+    preset = getattr(args, "preset", None) or preset_of(trained, chosen.task, first)
     if needs == "run":
         picked = parts_of(vetted_layers(chosen, first, preset), given)
         if picked:
@@ -113,8 +116,8 @@ def configure(
     chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
     declare(specs, chosen.teachers)
     if needs == "run":
-        if getattr(args, "base", None):  # parts that are not those of before: the run says which
-            given[0] = without_foreign(given[0], specs, registry)
+        base = getattr(args, "base", None)  # parts that are not those of before: the run says which
+        given = [without_foreign(y, specs, registry) if y is base else y for y in given]
         refuse_foreign(given, specs, registry)
     else:
         given = [without_foreign(layer, specs, registry) for layer in given]
@@ -160,7 +163,8 @@ def check_dataset(run: RunOptions, task: TaskSpec) -> None:
         raise UnknownNameError(
             f"the data set {missing[0]} was asked for.",
             "found: no such file or folder",
-            "check the path given with --dataset",
+            "check the path given with --dataset"
+            + (f"; the public data: {task.data}" if task.data else ""),
         )
 
 
@@ -254,7 +258,7 @@ def _choose(
                 found[kind] = find(kind, name, algorithm.provider)
         if (loss := found.get("loss")) is not None and loss.around:
             find("loss", loss.around, loss.provider)
-        told = [find("callback", name) for name in dict.fromkeys(run.callbacks)]
+        told = [find("callback", n) for n in dict.fromkeys(run.callbacks) if n.lower() != "none"]
         found["callbacks"] = tuple(spec for spec in told if spec is not None)
     if needs in ("run", "trained"):
         found["checkpointer"] = find("checkpointer", run.checkpointer)

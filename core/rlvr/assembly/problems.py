@@ -11,7 +11,7 @@ from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of, reason_of, reference_of, unsupported_by
 from rlvr.config.core import RunOptions
-from rlvr.errors import ConfigError, RlvrError
+from rlvr.errors import ConfigError, RlvrError, counted
 from rlvr.log import get
 from rlvr.parts import Sampler, Task, Tokenizer
 from rlvr.types import Problem
@@ -42,7 +42,7 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
             found += f", {others} in all splits"
         if unsupported := unsupported_by(task):
             name, reason = next(iter(unsupported.items()))
-            found += f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"
+            found += f"; {counted(len(unsupported), 'unsupported row')}, the first {name}: {reason}"
             do += f"; every reason: rlvr score --plugin {provider} --dataset FILE --golden"
         found += "".join(f"; {text}" for text in warnings_of(task, "train"))
         asked = f"there is nothing to train on: {label(task, 'task')}."

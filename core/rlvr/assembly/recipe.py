@@ -57,6 +57,12 @@ from rlvr.verification.verdict_keys import salt_of
 
 log = get(__name__)
 
+UNTRAINED = (
+    "--steps 200 sampler.max_tokens=2 sampler.group_size=32 train.lr=2e-3 grpo.entropy_coef=0.1 "
+    "(max_tokens: bytes of the longest right answer)"
+)
+"""Options with which a small untrained model learns from rewards at all."""
+
 
 @frozen(kw_only=True)
 class Verifier:
@@ -143,16 +149,19 @@ def _model_spec(configured: Configured) -> str:
     backend = configured.chosen.backend
     if backend is None:
         return ""
-    model = model_of(configured.run.model, configured.chosen.task)
+    instead = "add --model RUN, gpt2:PATH or hf:PATH_OR_ID"
+    if configured.chosen.algorithm is not None:
+        instead += (
+            f"; or a small untrained model, which needs no file: --model gpt2:new {UNTRAINED}"
+        )
+    model = model_of(configured.run.model, configured.chosen.task, instead)
     if backend.models and model.partition(":")[0] not in backend.models:
-        saved = sorted(Path(model).glob("checkpoints/step-*/model"))  # of a run's directory
-        place = str(saved[-1]) if saved else model
         raise ConfigError(
             f"model '{model}' was asked for.",
             f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
             "choose another --model or --backend"
             if ":" in model
-            else f"write {' or '.join(f'{scheme}:{place}' for scheme in backend.models)}",
+            else f"write {' or '.join(f'{scheme}:{model}' for scheme in backend.models)}",
         )
     return model
 

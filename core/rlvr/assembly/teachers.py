@@ -19,6 +19,7 @@ from rlvr.log import get
 from rlvr.parts import Backend, BuildContext, LearningPart, Policy, Teacher, Tokenizer
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import MODELS, distribution_for
+from rlvr.records.read_runs import weights_of
 from rlvr.specs import TaskSpec, TeacherSpec
 from rlvr.teachers.requests import introduce
 from rlvr.teachers.route_spec import models_of, routes_of
@@ -99,22 +100,25 @@ def _only(specs: Sequence[TeacherSpec], asked: str, verb: str, why: str = "") ->
     )
 
 
-def model_of(model: str, task: TaskSpec) -> str:
+def model_of(
+    model: str, task: TaskSpec, instead: str = "name a run, gpt2:PATH or hf:PATH_OR_ID"
+) -> str:
     """
-    A model spec with `starter` resolved to the task's embedded model.
+    A model spec, with `starter` resolved to the task's embedded model and a run to its weights.
+
+    Where the task ships none, the error advises what to name `instead`.
 
     Raises:
         ConfigError: The task ships none.
+        CheckpointError: The run saved none.
     """
     if model != STARTER:
-        return model
+        return weights_of(model)
     if task.starter is None:
         raise ConfigError(
             f"task {task.name} ships no starter model.",
             "found: its TaskSpec has no starter=MODULE:FUNCTION, and no other model was named",
-            "add --model gpt2:PATH, hf:PATH_OR_ID or a small untrained model that needs no file: "
-            "--model gpt2:new sampler.max_tokens=2 sampler.group_size=32 train.lr=5e-3 "
-            "(max_tokens: bytes of the longest right answer)",
+            f"{instead}, or give its TaskSpec a starter",
         )
     return told_by(task, task.starter, str, "a model spec")
 

@@ -7,7 +7,6 @@ from functools import reduce
 from pathlib import Path
 
 import attrs
-from attrs import frozen
 
 from rlvr.assembly.build_part import build
 from rlvr.assembly.configured import Configured
@@ -16,26 +15,11 @@ from rlvr.border.calls import Border
 from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import CheckpointError, ConfigError
-from rlvr.install import rlvr_command
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.lineage import Lineage, joined, lineage_of
+from rlvr.records.read_runs import Trained, without_checkpoint
 from rlvr.records.run_directory import RunDir
 from rlvr.teachers.route_spec import models_of
-
-
-@frozen
-class Trained:
-    """A model that a run trained; `checkpoint` is the folder's name, "" the last one."""
-
-    run: Path
-    checkpoint: str = ""
-
-
-def trained_at(path: Path) -> Trained:
-    """The model that a path names: `RUN`, or one of its checkpoints, `RUN/checkpoints/NAME`."""
-    if path.parent.name == "checkpoints":
-        return Trained(path.parent.parent, path.name)
-    return Trained(path)
 
 
 def options_of(run: Path) -> Layer:
@@ -45,7 +29,10 @@ def options_of(run: Path) -> Layer:
     Raises:
         ConfigError: There is no run there, or its `run.json` cannot be read.
     """
-    config = without_gone(RunDir.open(run).read_run()["config"])
+    record = RunDir.open(run).read_run()
+    config = without_gone(record["config"])
+    if spec := record.get("model_spec"):  # another task's `starter` is another model
+        config["run.model"] = spec
     # how groups were drawn and where they went says nothing about how the model is evaluated
     kept = {k: v for k, v in config.items() if k != "run.sampler"}
     return Layer(f"run {run}", kept, is_typed=True)
@@ -94,11 +81,7 @@ async def load_last(
     checkpointer: Checkpointer = build(configured, spec, attrs.evolve(context, run_dir=run))
     checkpoints = checkpoints_of(checkpointer)
     if not checkpoints:
-        raise CheckpointError(
-            f"the model of the run {run} was to be evaluated.",
-            "found: no checkpoint of it",
-            f"go on with the run: {rlvr_command('run', '--resume', str(run))}",
-        )
+        raise without_checkpoint(Trained(run))
     named = {checkpoint.path.name: checkpoint for checkpoint in checkpoints}
     which = named.get(name) if name else checkpoints[-1]
     if which is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -17,6 +18,8 @@ from rlvr.log import get
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import MODELS
 from rlvr.plugins.registry import Registry
+from rlvr.records.read_runs import is_run, trained_at, weights_of
+from rlvr.records.run_directory import RunDir
 from rlvr.specs import BackendSpec, PartSpec, TaskSpec
 
 if TYPE_CHECKING:
@@ -76,6 +79,36 @@ def backend_layers(chosen: Chosen, run: RunOptions) -> list[Layer]:
     if backend is not None and backend.default_model and run.model != RunOptions().model:
         layers.append(Layer(f"backend {backend.name}", {"run.model": run.model}))
     return layers
+
+
+def with_weights(given: Sequence[Layer]) -> tuple[list[Layer], Mapping[str, Any]]:
+    """
+    The layers with a run that is named as the model replaced by its weights and its backend.
+
+    Also that run's `run.json`; {} where the model is none of a run.
+
+    Raises:
+        CheckpointError: The run saved no weights.
+    """
+    layers, record = list[Layer](), dict[str, Any]()
+    for layer in given:
+        model = layer.values.get("run.model")
+        if isinstance(model, str) and is_run(model):
+            layer = attrs.evolve(layer, values={**layer.values, "run.model": weights_of(model)})
+            record = RunDir.open(trained_at(Path(model)).run).read_run()
+            own = {"run.backend": record["config"]["run.backend"]}
+            layers.insert(0, Layer(f"run {record['id']}", own, is_typed=True))
+        layers.append(layer)
+    return layers, record
+
+
+def preset_of(record: Mapping[str, Any], task: TaskSpec, run: RunOptions) -> str | None:
+    """The preset that the model's run had, where the task and its data are the same again."""
+    before = record.get("config", {})
+    if record.get("task") != task.full_name or before["run.dataset"] != run.dataset:
+        return None
+    used = [name for name in task.presets if f"preset {name}" in record["origin"].values()]
+    return used[0] if used else None
 
 
 def parts_of(vetted: Sequence[Layer], given: Sequence[Layer]) -> dict[str, Any]:

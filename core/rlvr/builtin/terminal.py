@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
+from rlvr.errors import counted
 from rlvr.heartbeat import is_redrawn, redraw, touch
 from rlvr.progress.status import RunStatus
 from rlvr.types import Checkpoint, EvalReport, RunInfo
@@ -27,12 +28,6 @@ def duration(seconds: float) -> str:
     minutes, s = divmod(int(seconds), 60)
     hours, m = divmod(minutes, 60)
     return f"{hours}:{m:02d}:{s:02d}" if hours else f"{m}:{s:02d}"
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 step`, `2 steps`, `1 trajectory`, `0 trajectories`."""
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count} {noun if count == 1 else many}"
 
 
 def evaluation_line(step: int, report: EvalReport) -> str:

@@ -13,13 +13,13 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_verifier
 from rlvr.border.promises import problems_of
-from rlvr.builtin.terminal import counted, scoring_progress
+from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.options import LIST_HELP, add_config_flags, add_run_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.config.coerce import names_in
-from rlvr.errors import ConfigError, ExitCode, UnknownNameError
+from rlvr.errors import ConfigError, ExitCode, UnknownNameError, counted
 from rlvr.heartbeat import is_redrawn, redraw
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -89,7 +89,10 @@ def audited(
             done, failed, judged = run_blocking(lambda: _audit(configured, args, file, told))
         except KeyboardInterrupt:
             if path is not None:
-                print(f"rlvr: {len(file.problems)} problems are kept in {path}", file=sys.stderr)
+                print(
+                    f"rlvr: {counted(len(file.problems), 'problem')} kept in {path}",
+                    file=sys.stderr,
+                )
             raise
     allowed = configured.options.values["verify.max_failures"] * max(judged, 1)
     return file, done, failed > allowed

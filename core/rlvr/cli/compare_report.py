@@ -9,6 +9,7 @@ import attrs
 
 from rlvr.cli.eval_report import cost
 from rlvr.cli.output import table
+from rlvr.errors import counted
 from rlvr.evaluation.breakdown import Slice
 from rlvr.evaluation.compare_models import Comparison, Paired
 
@@ -68,7 +69,7 @@ def verdict(part: Paired) -> str:
     return (
         f"difference of pass@1: {100 * part.difference:+.1f} points, "
         f"95 % [{100 * part.low:+.1f}, {100 * part.high:+.1f}] "
-        f"(paired bootstrap over {part.problems} problems)\n"
+        f"(paired bootstrap over {counted(part.problems, 'problem')})\n"
         f"solved by most samples: {part.only_this} only by this, {part.only_against} only by the "
         f"other, {part.both} by both; McNemar p = {part.p_value:.3g} (exact, two-sided)"
     )
@@ -106,4 +107,4 @@ def _left_out(found: Comparison) -> list[str]:
 
 def _named(names: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{len(names)} problems ({', '.join(names[:NAMED])}{more}) that"
+    return f"{counted(len(names), 'problem')} ({', '.join(names[:NAMED])}{more}) that"

@@ -10,13 +10,15 @@ from typing import Literal
 from rlvr.assembly.configure import configure
 from rlvr.assembly.configured import STARTER, Configured
 from rlvr.assembly.prerequisites import check_prerequisites
-from rlvr.assembly.trained_model import options_of, trained_at
+from rlvr.assembly.teachers import model_of
+from rlvr.assembly.trained_model import options_of
 from rlvr.cli.eval_sources import Evaluated, from_file, judged_before, sampled
 from rlvr.concurrency import run_blocking
 from rlvr.config.layers import Layer
 from rlvr.errors import UnknownNameError
 from rlvr.evaluation.saved import holds_verdicts
 from rlvr.plugins.host import PluginHost
+from rlvr.records.read_runs import is_run, trained_at
 
 Kind = Literal["model", "run", "answers", "judged"]
 
@@ -35,7 +37,7 @@ def kind_of(against: str) -> Kind:
     path = Path(against)
     if path.is_file():
         return "judged" if holds_verdicts(path) else "answers"
-    if (trained_at(path).run / "run.json").is_file():
+    if is_run(against):
         return "run"
     if against == STARTER or (":" in against and not path.is_dir()):
         return "model"
@@ -61,6 +63,8 @@ def prepare(
         return lambda: found
     told = _told(args, configured, kind)
     other = configure(told, host, needs=NEEDS[kind])
+    if kind == "model":
+        model_of(args.against, other.chosen.task, "give --against RUN, gpt2:PATH or hf:PATH_OR_ID")
     check_prerequisites(host, other.chosen.task.provider)
     work = from_file if kind == "answers" else sampled
     return lambda: run_blocking(lambda: work(other, told))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rlvr.assembly.trained_model import check_alone, trained_at
+from rlvr.assembly.trained_model import check_alone
 from rlvr.cli.eval_against import kind_of
 from rlvr.config.part_flags import unknown_flag
 from rlvr.errors import ConfigError
 from rlvr.evaluation.saved import holds_verdicts
+from rlvr.records.read_runs import trained_at
 
 JUDGING = ("plugin", "task", "reward", "dataset", "seed", "samples", "split", "workers", "config")
 SAMPLING = ("model", "backend", "sampler")

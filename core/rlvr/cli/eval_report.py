@@ -7,8 +7,8 @@ from typing import Any
 
 import attrs
 
-from rlvr.builtin.terminal import counted
 from rlvr.cli.output import table
+from rlvr.errors import counted
 from rlvr.evaluation.breakdown import Breakdown, Slice
 
 NOTHING = "-"
@@ -56,7 +56,7 @@ def as_text(report: Breakdown, facts: Mapping[str, Any]) -> str:
 
 def cost(whole: Slice, facts: Mapping[str, Any]) -> str:
     """The cost of an evaluation: tokens, seconds of verification, wall-clock time."""
-    tokens = "tokens not known" if whole.tokens is None else f"{whole.tokens} tokens"
+    tokens = "tokens not known" if whole.tokens is None else counted(whole.tokens, "token")
     known = f" ({whole.cached} verdicts from the store)" if whole.cached else ""
     times = [
         f"{facts[key]:.1f} s {doing}"
@@ -109,18 +109,18 @@ def _counts(report: Breakdown, facts: Mapping[str, Any]) -> str:
     parts = [f"{counted(whole.problems, f'{kind}problem')}, {counted(whole.samples, 'sample')}"]
     parts.append(f"{whole.failed} not scored")
     if whole.unjudged:
-        parts.append(f"{whole.unjudged} problems without any scored sample")
+        parts.append(f"{counted(whole.unjudged, 'problem')} without any scored sample")
     if facts["cut"]:
         parts.append(f"{facts['cut']} cut at sampler.max_tokens")
     if facts.get("prompts_cut"):
         parts.append(f"{facts['prompts_cut']} prompts lost their middle, too long for the context")
     if facts.get("missing"):
         as_what = "as wrong" if facts["missing_counts_as"] == "wrong" else "not at all"
-        parts.append(f"{facts['missing']} missing answers counted {as_what}")
+        parts.append(f"{counted(facts['missing'], 'missing answer')} counted {as_what}")
     if facts.get("unusable"):
-        parts.append(f"{len(facts['unusable'])} unusable lines")
+        parts.append(counted(len(facts["unusable"]), "unusable line"))
     if facts.get("surplus"):
-        parts.append(f"{facts['surplus']} answers past --samples left out")
+        parts.append(f"{counted(facts['surplus'], 'answer')} past --samples left out")
     if facts.get("unsupported"):
-        parts.append(f"{len(facts['unsupported'])} unsupported problems left out")
+        parts.append(f"{counted(len(facts['unsupported']), 'unsupported problem')} left out")
     return "; ".join(parts)

@@ -15,13 +15,13 @@ from attrs import frozen
 from rlvr.assembly.compatibility import check_is_judged
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
-from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last, trained_at
+from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last
 from rlvr.border.promises import policy_of, problems_of, unsupported_by
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
 from rlvr.config.coerce import names_in
 from rlvr.config.core import EvalOptions
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, counted
 from rlvr.evaluation import contamination
 from rlvr.evaluation.answers_file import group_answers, none_found, read_answers, with_missing
 from rlvr.evaluation.breakdown import check_labels
@@ -29,6 +29,7 @@ from rlvr.evaluation.saved import read_judged
 from rlvr.parts import Policy, Task
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import UNKNOWN
+from rlvr.records.read_runs import trained_at
 from rlvr.rollouts.group import scored_groups
 from rlvr.seeds import seed_of
 from rlvr.types import Problem, ScoredGroup
@@ -253,7 +254,8 @@ def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Probl
     if not problems:
         raise ConfigError(
             f"split '{options.split}' was to be evaluated.",
-            f"found: no usable problem in it; {len(unsupported_by(task))} rows are unsupported",
+            "found: no usable problem in it; "
+            + counted(len(unsupported_by(task)), "unsupported row"),
             "choose another --split or --dataset, or let Task.problems yield problems of it",
         )
     check_labels(problems, labels)

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rlvr.assembly import trained_model
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
+from rlvr.assembly.trained_model import options_of
 from rlvr.cli.compare_report import comparison_as_json, comparison_as_text
 from rlvr.cli.eval_against import prepare
 from rlvr.cli.eval_figures import figures_as_text
@@ -22,7 +22,7 @@ from rlvr.cli.eval_sources import Evaluated, crossed, from_file, judged_before, 
 from rlvr.cli.options import LIST_HELP, add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
-from rlvr.errors import ExitCode, explain
+from rlvr.errors import ExitCode, counted, explain
 from rlvr.evaluation import contamination
 from rlvr.evaluation.breakdown import breakdown
 from rlvr.evaluation.compare_models import compare
@@ -30,6 +30,7 @@ from rlvr.evaluation.saved import judged_lines
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.records.owner import writing_to
+from rlvr.records.read_runs import is_run, trained_at
 from rlvr.records.run_directory import write_out
 from rlvr.types import Failed
 
@@ -113,6 +114,8 @@ def prepared(
         ConfigError, PluginError, PrerequisiteError: It cannot begin.
     """
     check_flags(args)
+    if args.model and is_run(args.model):
+        args.run_dir, args.model = args.model, None
     given = {"eval.samples": args.samples, "eval.split": args.split}
     before = judged_before(Path(args.report), crossed(args)) if args.report else None
     if before is not None:  # what the other side is asked, unless a flag says otherwise
@@ -136,7 +139,7 @@ def _configured(args: argparse.Namespace, host: PluginHost) -> Configured:
     """The options and parts of an evaluation."""
     needs = "score" if args.completions else "trained" if args.run_dir else "eval"
     if args.run_dir:
-        args.base = trained_model.options_of(trained_model.trained_at(Path(args.run_dir)).run)
+        args.base = options_of(trained_at(Path(args.run_dir)).run)
     configured = resolve_configuration(args, host, needs=needs)
     check_prerequisites(host, configured.chosen.task.provider)
     return configured
@@ -202,7 +205,7 @@ def _exit_code(sides: Iterable[Evaluated]) -> int:
         if side.max_failures is None or len(failed) <= side.max_failures * len(outcomes):
             continue
         said = explain(
-            f"{len(failed)} of {len(outcomes)} verifications could not run "
+            f"{len(failed)} of {counted(len(outcomes), 'verification')} could not run "
             f"(at most {side.max_failures:.0%} may).",
             f"found: {failed[0].reason}",
             "what could be judged is reported; verify.max_failures=SHARE allows more",

@@ -52,7 +52,7 @@ def evaluate(
 
     Args:
         plugin: Domain plugin; None: the run's.
-        model: A model spec as text; a `Path`: a run's directory, or one of its checkpoints.
+        model: A model spec, a run's directory, or one of its checkpoints.
         completions: Answers that are evaluated instead of a model's, as `score` takes them.
         report: A file that `out` wrote, which is read again; nothing is sampled or judged.
         against: A model, a run, or a file of answers or samples to compare with.
@@ -77,19 +77,12 @@ def evaluate(
         ConfigError, PluginError, PrerequisiteError: It cannot begin.
         CheckpointError: The run has no checkpoint.
     """
-    from rlvr.assembly.trained_model import trained_at
     from rlvr.cli.eval_sources import crossed
     from rlvr.cli.evaluate import prepared, save
     from rlvr.evaluation.breakdown import breakdown
     from rlvr.evaluation.compare_models import compare
 
     run = model if isinstance(model, Path) else None
-    if isinstance(model, str) and (trained_at(Path(model)).run / "run.json").is_file():
-        raise ConfigError(
-            f"a model was to be evaluated, given as the text {model!r}.",
-            "found: a run in a folder of that name, and a text is a model spec",
-            f"give the run as a path: model=Path({model!r})",
-        )
     args = arguments(
         options,
         plugin=plugin,

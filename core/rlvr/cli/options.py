@@ -60,8 +60,8 @@ def add_run_flags(parser: argparse.ArgumentParser, *, model: bool = True) -> Non
         parser.add_argument(
             "--model",
             metavar="SPEC",
-            help="gpt2:new (untrained, needs no file), gpt2:PATH, hf:PATH_OR_ID or another "
-            "backend's SCHEME:... (default: the task's starter)",
+            help="gpt2:new (untrained, needs no file), gpt2:PATH, hf:PATH_OR_ID, another backend's "
+            "SCHEME:... or a run's directory (default: the task's starter)",
         )
         parser.add_argument(
             "--backend", metavar="NAME", help="backend (default: the model's, else torch)"
@@ -85,7 +85,7 @@ def add_training_flags(parser: argparse.ArgumentParser) -> None:
         dest="callbacks",
         action=_Joined,
         metavar="NAME[,NAME]",
-        help="observers of the run (default: curve; run.callbacks= for none)",
+        help="observers of the run (default: curve), or none",
     )
     parser.add_argument("--steps", type=int, metavar="N", help="batches of problems to train on")
     parser.add_argument(
@@ -150,7 +150,8 @@ def _options_of(chosen: argparse.Namespace, own: Collection[str]) -> str:
     if chosen.curriculum:
         others.append(registry.find("curriculum", chosen.curriculum))
     for name in names_in(chosen.callback or ""):
-        others.append(registry.find("callback", name))
+        if name.lower() != "none":
+            others.append(registry.find("callback", name))
     its = {p: {p.option_namespace: load_object(p.config, p.provider)} for p in others if p.config}
     keys = [row.key for spec in its.values() for row in describe(spec)]
     flags = flags_of(keys, [*own, *flags.values()])

@@ -16,7 +16,7 @@ from rlvr.border.promises import problems_of
 from rlvr.cli.options import add_config_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer, without_gone
-from rlvr.errors import ConfigError, ExitCode
+from rlvr.errors import ConfigError, ExitCode, counted
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -139,8 +139,9 @@ def _summary(records: list[dict[str, Any]], configured: Configured, path: Path) 
 def _as_text(summary: dict[str, Any]) -> str:
     before, after = summary["mean_before"], summary["mean_after"]
     means = "" if before is None else f"; mean reward {before:.3f} -> {after:.3f}"
+    every = counted(summary["trajectories"], "trajectory")
     return (
-        f"{summary['reward']}: {summary['scored']} of {summary['trajectories']} trajectories "
+        f"{summary['reward']}: {summary['scored']} of {every} "
         f"scored again, {summary['changed']} changed{means}"
         f"; {summary['failed']} could not be verified, {summary['unknown']} of unknown problems\n"
         f"written to {summary['out']}"

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
-from rlvr.builtin.terminal import counted, progress_for
+from rlvr.builtin.terminal import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import GONE, Layer
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, counted
 from rlvr.evaluation.pass_at_k import gain
 from rlvr.log import get, setup
 from rlvr.plugins.author_error import said

@@ -19,7 +19,7 @@ from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
-from rlvr.errors import ConfigError, ExitCode
+from rlvr.errors import ConfigError, ExitCode, counted
 from rlvr.evaluation.answers_file import Answer, golden_answers, none_found, read_answers
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
@@ -129,7 +129,7 @@ def _nothing_to_score(split: str, unsupported: Mapping[str, str]) -> ConfigError
     found = "no problem in it"
     if unsupported:
         name, reason = next(iter(unsupported.items()))
-        found += f"; {len(unsupported)} rows are unsupported, the first {name}: {reason}"
+        found += f"; {counted(len(unsupported), 'unsupported row')}, the first {name}: {reason}"
     return ConfigError(
         f"split '{split}' of the data set was to be scored.",
         f"found: {found}",
@@ -191,11 +191,11 @@ def _as_text(summary: dict[str, Any], golden: bool) -> str:
     rate = summary["scored"] / summary["seconds"] if summary["seconds"] else 0.0
     mean = summary["reward_mean"]
     return (
-        f"scored {summary['scored']} of {summary['answers']} answers: "
+        f"scored {summary['scored']} of {counted(summary['answers'], 'answer')}: "
         f"{summary['right']} right, mean reward {'-' if mean is None else f'{mean:.3f}'}; "
         f"{summary['unscorable']} unscorable, {summary['failed']} could not be verified, "
         f"{summary['unusable']} {'without a reference' if golden else 'unusable lines'}; "
         f"{summary['cached']} cached; "
-        f"{summary['problems']} problems, {summary['unsupported']} unsupported; "
+        f"{counted(summary['problems'], 'problem')}, {summary['unsupported']} unsupported; "
         f"{summary['seconds']:.1f} s, {rate:.1f}/s"
     )

@@ -61,7 +61,7 @@ def train(
     task: str | None = None,
     reward: str | None = None,
     dataset: Path | str | None = None,
-    model: str | None = None,
+    model: Path | str | None = None,
     backend: str | None = None,
     algo: str | None = None,
     sampler: str | None = None,
@@ -85,12 +85,12 @@ def train(
         task: Task, where a plugin has several.
         reward: Reward; None: the task's.
         dataset: Data set; None: the embedded one.
-        model: Model spec, like `hf:PATH`.
+        model: Model spec, like `hf:PATH`, or the directory of a run to start from its weights.
         backend: Backend; None: the model's, else torch.
         algo: Algorithm; None: grpo.
         sampler: Sampler; None: the algorithm's.
         curriculum: Which problems a step takes; None: as the task says.
-        callbacks: Names of observers, or one name.
+        callbacks: Names of observers, or one name; "none" or []: no observer.
         steps: Batches of problems to train on.
         max_staleness: Steps that sampling may lag behind training.
         seed: Seed of everything random.

@@ -17,7 +17,7 @@ class RunOptions:
 
     task: str = option("", "Task: NAME or PLUGIN/NAME, or a plugin for its default task")
     algo: str = option("grpo", "Algorithm")
-    model: str = option("starter", "Model spec: starter, gpt2:PATH, ...")
+    model: str = option("starter", "Model: starter, a run's directory, gpt2:PATH, ...")
     backend: str = option("torch", "Backend that trains")
     sampler: str = option("", "Sampler; empty: the algorithm's")
     reward: str = option("", "Reward; empty: the task's")
@@ -27,7 +27,7 @@ class RunOptions:
     dataset: str = option("", "Data set path; empty: the task's embedded one")
     steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
     seed: int = option(1, "Seed of all random numbers", validator=ge(0))
-    callbacks: tuple[str, ...] = option(("curve",), "Observers of the run")
+    callbacks: tuple[str, ...] = option(("curve",), "Observers of the run; none: no observer")
     curriculum: str = option("", "Choice of a step's problems; empty: the task's own, or epochs")
     max_staleness: int = option(
         0,

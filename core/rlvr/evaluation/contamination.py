@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 from attrs import frozen
 
+from rlvr.errors import counted
 from rlvr.evaluation.pass_at_k import report_of
 from rlvr.records.lineage import Lineage, families_of
 from rlvr.types import EvalReport, Problem, ScoredGroup
@@ -95,14 +96,14 @@ def sentence(found: HeldOut, told: Mapping[str, Any]) -> str:
     named = ", ".join(shared[:NAMED])
     more = f" and {len(shared) - NAMED} more" if len(shared) > NAMED else ""
     text = (
-        f"NOT held-out: {len(found.seen)} of {found.total} problems are of families that this "
-        f"model was trained on: {named}{more}"
+        f"NOT held-out: {len(found.seen)} of {counted(found.total, 'problem')} are of families "
+        f"that this model was trained on: {named}{more}"
     )
     if (part := told.get("unseen")) is None:
         return text
     return (
         f"{text}\nunseen part: pass@1 {part['pass_at'].get('1', 0.0):.1%}  95 % interval "
-        f"[{part['low']:.1%}, {part['high']:.1%}]  {part['problems']} problems"
+        f"[{part['low']:.1%}, {part['high']:.1%}]  {counted(part['problems'], 'problem')}"
     )
 
 

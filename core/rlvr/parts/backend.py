@@ -145,7 +145,11 @@ class Backend(Part):
 
     @abc.abstractmethod
     async def save(self, directory: Path) -> None:
-        """Write weights, optimiser and schedule into an existing empty directory."""
+        """
+        Write weights, optimiser and schedule into an existing empty directory.
+
+        `SCHEME:DIRECTORY` is then a model spec of the weights, as `--model RUN` needs it.
+        """
 
     @abc.abstractmethod
     async def load(self, directory: Path) -> None:

@@ -1,15 +1,18 @@
-"""Read runs from disk for `rlvr runs`, finished or not: damaged lines are named and left out."""
+"""Read runs from disk, finished or not: what they wrote, and the model that they trained."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
 
-from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.errors import CheckpointError, ConfigError, UnknownNameError
+from rlvr.install import rlvr_command
 from rlvr.records.json_lines import object_in, read_lines
 from rlvr.records.owner import is_running
+from rlvr.records.run_directory import RunDir
 from rlvr.suggest import did_you_mean
 
 DEFAULT_DIRECTORY = "runs"
@@ -40,6 +43,66 @@ class RunRecord:
     def id(self) -> str:
         """The run's name."""
         return str(self.record.get("id", self.path.name))
+
+
+@frozen
+class Trained:
+    """A model that a run trained; `checkpoint` is the folder's name, "" the last one."""
+
+    run: Path
+    checkpoint: str = ""
+
+
+def trained_at(path: Path) -> Trained:
+    """The model that a path names: `RUN`, or a checkpoint, `RUN/checkpoints/NAME[/model]`."""
+    if path.name == "model" and path.parent.parent.name == "checkpoints":
+        path = path.parent
+    if path.parent.name == "checkpoints":
+        return Trained(path.parent.parent, path.name)
+    return Trained(path)
+
+
+def is_run(model: str) -> bool:
+    """Whether a model is named by the run that trained it: its directory, or a checkpoint in it."""
+    return os.path.isfile(trained_at(Path(model)).run / "run.json")
+
+
+def weights_of(model: str) -> str:
+    """
+    A model spec with a run replaced by the weights of its last checkpoint, or of the named one.
+
+    That is `SCHEME:FOLDER`, by the scheme of the model that the run started from.
+
+    Raises:
+        CheckpointError: The run has no such checkpoint.
+        ConfigError: Its `run.json` cannot be read, or names no scheme.
+    """
+    if not is_run(model):
+        return model
+    trained = trained_at(Path(model))
+    record = RunDir.open(trained.run).read_run()
+    saved = sorted((trained.run / "checkpoints").glob(f"{trained.checkpoint or 'step-*'}/model"))
+    if not saved:
+        raise without_checkpoint(trained)
+    scheme, colon, _ = str(record.get("model_spec") or record["config"]["run.model"]).partition(":")
+    if not colon:
+        raise ConfigError(
+            f"the model of the run {trained.run} was asked for.",
+            f"found: no kind of model in run.json, but {scheme!r}",
+            f"write it with its kind: SCHEME:{saved[-1]}",
+        )
+    return f"{scheme}:{saved[-1]}"
+
+
+def without_checkpoint(trained: Trained) -> CheckpointError:
+    """The error of a run whose model was not saved, or of a checkpoint that is not there."""
+    return CheckpointError(
+        f"the model of the run {trained.run} was asked for.",
+        f"found: no checkpoint {trained.checkpoint}".rstrip() + " of it",
+        "name the run for its last one; checkpoint.keep keeps more"
+        if trained.checkpoint
+        else f"go on with the run: {rlvr_command('run', '--resume', str(trained.run))}",
+    )
 
 
 def locate(name: str) -> Path:

@@ -125,7 +125,7 @@ class Callbacks:
                 found=f"the gradient was zero in all {steps} steps",
                 look_at=look_at,
                 do="take easier problems, larger groups, or a model that is right at times; for an "
-                "untrained one a short sampler.max_tokens and a train.lr such as 5e-3",
+                "untrained one a short sampler.max_tokens and a train.lr such as 2e-3",
             )
         elif self.idle >= _IDLE and self._passed < 1:
             log.warning(
@@ -134,7 +134,8 @@ class Callbacks:
                 f"and {self._passed:.0%} of their answers pass",
                 look_at=look_at,
                 do="where answers have become alike: a smaller train.lr, an entropy_coef of the "
-                "loss such as 0.01, or --algo sft first (docs/which-algorithm.md)",
+                "loss (0.01, for an untrained model 0.1), or --algo sft first "
+                "(docs/which-algorithm.md)",
             )
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:

@@ -15,6 +15,7 @@ from rlvr.assembly.recipe import Recipe
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import ConfigError
 from rlvr.log import get
+from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
 from rlvr.records.lineage import Lineage, record_of
 from rlvr.records.run_directory import RunDir, now
@@ -83,7 +84,13 @@ def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
 
 
 def write_identity(
-    configured: Configured, directory: RunDir, recipe: Recipe, *, start: Lineage, resume: bool
+    configured: Configured,
+    directory: RunDir,
+    recipe: Recipe,
+    context: BuildContext,
+    *,
+    start: Lineage,
+    resume: bool,
 ) -> None:
     """
     Write `run.json` of a run that begins; of a resumed one, check its data and mark it.
@@ -106,6 +113,7 @@ def write_identity(
             "task": configured.chosen.task.full_name,
             "algo": configured.run.algo,
             "model": configured.run.model,
+            "model_spec": context.model,
             "steps": recipe.steps,
             "seed": recipe.seed,
             "pid": os.getpid(),

@@ -113,7 +113,7 @@ async def _run(
             watch.parts = await open_callbacks(observers, configured, context)
             async with open_recipe(configured, context, status) as recipe:
                 start = lineage_at_start(configured, context.model)
-                write_identity(configured, directory, recipe, start=start, resume=resume)
+                write_identity(configured, directory, recipe, context, start=start, resume=resume)
                 if resume:
                     await _restore(recipe, watch)
                 lineage = after_training(joined(start, watch.state.lineage), recipe.problems)

@@ -19,7 +19,7 @@ from attrs import Factory, define, field
 from rlvr.border.abilities import key_of, reward_at, seconds_of
 from rlvr.border.calls import spec_of
 from rlvr.concurrency import end
-from rlvr.errors import PartError, VerifierError
+from rlvr.errors import PartError, VerifierError, counted
 from rlvr.log import get
 from rlvr.parts import RewardFn
 from rlvr.progress.status import RunStatus
@@ -138,7 +138,7 @@ class VerificationRunner:
             plugin = "NAME" if spec is None else spec.provider
             more = "; verify.max_failures=SHARE allows more"
             raise VerifierError(
-                f"{len(failed)} of {len(outcomes)} verifications could not run "
+                f"{len(failed)} of {counted(len(outcomes), 'verification')} could not run "
                 f"(at most {self.max_failures:.0%} may).",
                 f"found: {failed[0].reason}",
                 f"try: rlvr doctor; rlvr plugins check {plugin}"

@@ -26,6 +26,7 @@ from rlvr import (
     Trajectory,
     VerifierError,
     Verifying,
+    counted,
     open_verifying,
 )
 
@@ -97,7 +98,7 @@ class AnswerVerifier:
         is_known = len(self._recent) >= ENOUGH
         if isinstance(outcome, Failed) and is_known and failed > limit * len(self._recent):
             raise VerifierError(
-                f"{failed} of the last {len(self._recent)} verifications could not run "
+                f"{failed} of the last {counted(len(self._recent), 'verification')} could not run "
                 f"(at most {limit:.0%} may).",
                 f"found: {outcome.reason}",
                 "try: rlvr doctor; option verify.max_failures=SHARE allows more",

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlvr import ConfigError, ExitCode, PrerequisiteError, pip_install
+from rlvr import ConfigError, ExitCode, PrerequisiteError, pip_install, weights_of
 
 _EXAMPLES = """examples:
   rlvr tinker-server --model hf:Qwen/Qwen3-0.6B
@@ -30,6 +30,8 @@ def main(argv: Sequence[str]) -> int:
     _check(args)
     if args.model == "starter":
         args.model, args.name = _starter(args.plugin), args.name or f"{args.plugin}-starter"
+    elif (weights := weights_of(args.model)) != args.model:
+        args.model, args.name = weights, args.name or Path(args.model).name
     key = _read_key(args.key_file)
     with _listening(args.host, args.port) as listening:
         try:
@@ -58,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--model", required=True, metavar="SPEC",
-        help="hf:PATH_OR_ID, gpt2:PATH, gpt2:new?..., or starter with --plugin")  # fmt: skip
+        help="hf:PATH_OR_ID, gpt2:PATH, gpt2:new?..., a run, or starter with --plugin")  # fmt: skip
     add("--plugin", default="", metavar="NAME", help="whose starter model --model starter means")
     add("--name", default="", help="what clients call it (default: the id or the folder's name)")
     add("--host", default="127.0.0.1", help="address; others than loopback need --key-file")

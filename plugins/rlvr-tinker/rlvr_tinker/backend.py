@@ -32,7 +32,7 @@ from rlvr_tinker.service.client import Service
 from rlvr_tinker.service.errors import LostError, RefusedError, status_of
 from rlvr_tinker.service.model_spec import ModelName
 from rlvr_tinker.service.usage import Usage
-from rlvr_tinker.training.checkpoint import Stored
+from rlvr_tinker.training.checkpoint import Stored, saved_model
 from rlvr_tinker.training.client import Saved, Trainer
 from rlvr_tinker.training.datum import check_sendable, check_temperature, for_logprobs
 from rlvr_tinker.training.losses import NotFiniteError, form_of
@@ -67,7 +67,7 @@ class TinkerBackend(Backend):
     ) -> None:
         self._config = config or TinkerConfig()
         self._context = context
-        self._name = ModelName.parse(context.model)
+        self._name = ModelName.parse(saved_model(context.model))
         rates = context.train or _DEFAULTS
         check_temperature(context)
         self._service = Service(self._config)

@@ -15,7 +15,7 @@ import structlog
 import torch
 from attrs import evolve, fields
 
-from rlvr import BuildContext, ConfigError, ExitCode, RlvrError, SamplingParams
+from rlvr import BuildContext, ConfigError, ExitCode, RlvrError, SamplingParams, weights_of
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.fitting import count_weights
 from rlvr_torch.hardware.primitives import hardware_of
@@ -219,7 +219,7 @@ def _cell(shape: Shape, gib: int) -> str:
 def main(argv: Sequence[str]) -> int:
     """Print the plan of a model, or the table of models and cards."""
     parser = argparse.ArgumentParser(prog="rlvr torch memory", description=main.__doc__)
-    parser.add_argument("--model", help="model spec: hf:PATH_OR_ID, gpt2:PATH")
+    parser.add_argument("--model", help="hf:PATH_OR_ID, gpt2:PATH, or a run's directory")
     parser.add_argument("--gib", type=float, help="memory of the card (default: this machine's)")
     parser.add_argument("--prompt", type=int, default=512, help="tokens of a prompt")
     parser.add_argument("--completion", type=int, default=512, help="tokens of a completion")
@@ -237,7 +237,7 @@ def main(argv: Sequence[str]) -> int:
     fixed = frozenset[str]()
     if args.lora_rank is not None:
         settings, fixed = evolve(settings, lora_rank=args.lora_rank), frozenset({"lora_rank"})
-    plan = fit(shape_of(args.model, TorchConfig()), settings, memory, fixed=fixed)
+    plan = fit(shape_of(weights_of(args.model), TorchConfig()), settings, memory, fixed=fixed)
     print(as_text(plan))
     return ExitCode.DONE if plan.fits else ExitCode.PREREQUISITE
 

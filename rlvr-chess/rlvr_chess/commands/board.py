@@ -8,7 +8,7 @@ from pathlib import Path
 
 import chess
 
-from rlvr import ConfigError, UnknownNameError
+from rlvr import ConfigError, UnknownNameError, counted
 from rlvr_chess.commands.arguments import check_writable, parser_of
 from rlvr_chess.fen import FenError, board_after, read_board
 from rlvr_chess.play.board import board_svg, board_text
@@ -83,6 +83,6 @@ def _game(path: Path, number: int) -> PgnGame:
         raise ConfigError(f"games were read from {path}.", "found: none in it", "give a PGN file")
     raise ConfigError(
         f"game {number} of {path} was asked for.",
-        f"found: {len(games)} games",
+        f"found: {counted(len(games), 'game')}",
         f"--game 1 to {len(games)}",
     )

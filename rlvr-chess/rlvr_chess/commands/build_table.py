@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlvr import ConfigError, PrerequisiteError, VerifierError
+from rlvr import ConfigError, PrerequisiteError, VerifierError, counted
 from rlvr_chess.commands.arguments import (
     add_engine_options,
     check_writable,
@@ -55,7 +55,8 @@ def build_table(argv: list[str]) -> int:
     }
     rows.update((fen, entry) for fen, entry in known.entries.items() if fen not in rows)
     write_table(options.out, Table(identity=identity, entries=rows))
-    print(f"{options.out}: {len(rows)} positions, {len(rows) - len(known.entries)} of them new")
+    new = len(rows) - len(known.entries)
+    print(f"{options.out}: {counted(len(rows), 'position')}, {new} of them new")
     if len(entries) < len(splits):
         raise VerifierError(
             f"{len(splits) - len(entries)} of {len(splits)} positions could not be scored.",
@@ -78,7 +79,7 @@ def _positions(dataset: Path) -> Mapping[str, str]:
     if not found:
         raise ConfigError(
             f"a table of {dataset} was asked for.",
-            f"found: no position in it ({left_out} rows that cannot be used)",
+            f"found: no position in it ({counted(left_out, 'unusable row')})",
             "name a file of FENs, an EPD, a PGN, puzzles or our JSON Lines",
         )
     return found

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from attrs import frozen
 
-from rlvr import ConfigError, PrerequisiteError, VerifierError
+from rlvr import ConfigError, PrerequisiteError, VerifierError, counted
 from rlvr_chess.commands.arguments import add_engine_options, engine_of, for_each, parser_of
 from rlvr_chess.engine.identity import EngineIdentity
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
@@ -64,7 +64,7 @@ def verify_table(argv: list[str]) -> int:
     if differences:
         shown = [f"{fen}: {what}" for fen, what in list(differences.items())[:_SHOWN]]
         raise VerifierError(
-            f"{len(differences)} of {len(chosen)} positions of {options.file} come out "
+            f"{len(differences)} of {counted(len(chosen), 'position')} of {options.file} come out "
             "otherwise than the file says.",
             "found: " + "\n    ".join(shown),
             "make the table again: rlvr chess build-table",

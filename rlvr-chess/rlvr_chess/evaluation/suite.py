@@ -12,7 +12,7 @@ from typing import Protocol
 
 from attrs import evolve
 
-from rlvr import ConfigError, Metric, Policy, PrerequisiteError, Problem
+from rlvr import ConfigError, Metric, Policy, PrerequisiteError, Problem, counted
 from rlvr_chess.asking import answer_text, seed_of
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
@@ -112,7 +112,7 @@ async def _values(bench: Bench) -> tuple[dict[str, ActionValues], str]:
             searched = await asyncio.gather(*(store.values(p.payload.fen) for p in rest))
         except (PrerequisiteError, ConfigError) as error:
             why = str(error).splitlines()[0]
-            return found, f"{len(rest)} positions without values: {why}"
+            return found, f"{counted(len(rest), 'position')} without values: {why}"
     found.update((p.id, values) for p, values in zip(rest, searched, strict=True))
     return {p.id: found[p.id] for p in bench.questions.policy}, ""
 

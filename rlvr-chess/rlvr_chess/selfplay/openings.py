@@ -16,7 +16,7 @@ from pathlib import Path
 import chess
 from attrs import field, frozen
 
-from rlvr import ConfigError, UnknownNameError, as_tuple
+from rlvr import ConfigError, UnknownNameError, as_tuple, counted
 from rlvr_chess.fen import board_after, read_board
 from rlvr_chess.questions.transition import UCI, first_illegal
 
@@ -118,8 +118,8 @@ def choose_openings(
     room = {o.name: quota or count for o in openings}
     if sum(room.values()) < count:
         raise ConfigError(
-            f"{count} games with at most {quota} an opening were asked for.",
-            f"found: {len(room)} openings, enough for {sum(room.values())} games",
+            f"{counted(count, 'game')} with at most {quota} an opening were asked for.",
+            f"found: {counted(len(room), 'opening')}, enough for {sum(room.values())} games",
             "ask for fewer games, allow more an opening, or give more openings",
         )
     rng = random.Random(f"openings/{seed}")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlvr import BuildContext, ConfigError, VerifierError
+from rlvr import BuildContext, ConfigError, VerifierError, counted
 from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.datasets.time_limits import FACTOR, LEAST_S, Timed, default_path, save_calibration
@@ -51,7 +51,9 @@ def calibrate(argv: list[str]) -> int:
         print(f"{name:56} {taken.cpu_s:8.2f} s   limit {taken.limit_s():g} s")
     for name, why in left_out.items():
         print(f"{name:56} left out: {why}", file=sys.stderr)
-    print(f"{len(timed)} problems timed, {len(left_out)} left out: {path}", file=sys.stderr)
+    print(
+        f"{counted(len(timed), 'problem')} timed, {len(left_out)} left out: {path}", file=sys.stderr
+    )
     return 0
 
 

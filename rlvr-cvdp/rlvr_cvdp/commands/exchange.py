@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rlvr import BuildContext, ConfigError, Problem
+from rlvr import BuildContext, ConfigError, Problem, counted
 from rlvr_cvdp.answers.official import official_text
 from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.config import CvdpConfig
@@ -37,11 +37,14 @@ def export_prompts(argv: list[str]) -> int:
     if not lines:
         raise ConfigError(
             f"prompts of split '{options.split}' were to be written.",
-            f"found: no problem in it; {left_out} rows cannot be verified",
+            f"found: no problem in it; {counted(left_out, 'unverifiable row')}",
             "try: another --dataset or --split; rlvr cvdp list says why rows cannot be verified",
         )
     count = _write(options.out, lines)
-    print(f"{count} prompts, {left_out} rows that cannot be verified left out", file=sys.stderr)
+    print(
+        f"{counted(count, 'prompt')}, {counted(left_out, 'unverifiable row')} left out",
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -69,11 +72,13 @@ def import_completions(argv: list[str]) -> int:
     if not lines:
         raise ConfigError(
             f"completions were to be read from {options.completions}.",
-            f"found: none; {len(wrong)} lines have no id and completion",
+            f"found: none; {counted(len(wrong), 'line')} without id and completion",
             "try: a file of rlvr eval --out, or lines of id and completion",
         )
     count = _write(options.out, lines)
-    print(f"{count} completions, {len(wrong)} lines left out", file=sys.stderr)
+    print(
+        f"{counted(count, 'completion')}, {counted(len(wrong), 'line')} left out", file=sys.stderr
+    )
     return 0
 
 

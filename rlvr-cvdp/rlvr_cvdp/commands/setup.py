@@ -6,7 +6,7 @@ import json
 import sys
 from collections import Counter
 
-from rlvr import BuildContext
+from rlvr import BuildContext, counted
 from rlvr_cvdp.commands.arguments import parser_of
 from rlvr_cvdp.config import CvdpConfig
 from rlvr_cvdp.problem import CvdpProblem
@@ -66,7 +66,7 @@ def list_problems(argv: list[str]) -> int:
     if not options.json:
         kinds = Counter(row.kind for row in left_out)
         by_kind = ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
-        what = f"{len(records)} problems, {len(left_out)} rows not verifiable"
+        what = f"{counted(len(records), 'problem')}, {counted(len(left_out), 'row')} not verifiable"
         print(what + (f" ({by_kind})" if by_kind else ""), file=sys.stderr)
     return 0
 

@@ -12,6 +12,7 @@ from typing import Any
 from attrs import frozen
 
 from rlvr import ConfigError
+from rlvr_cvdp import DATA
 from rlvr_cvdp.answers.text_scores import ANSWER_FILES, rouge2
 from rlvr_cvdp.datasets.compose import parse_services
 from rlvr_cvdp.datasets.files import RowError, check_tree, target_path, texts, unix_lines
@@ -47,7 +48,7 @@ def read_rows(path: Path) -> Iterator[CvdpProblem | Unsupported]:
     except OSError as error:
         raise ConfigError(
             f"cannot read the data set {path}: {error.strerror}\n"
-            "  try: a JSON Lines file of CVDP, such as cvdp_v1.1.0_*.jsonl"
+            f"  try: a JSON Lines file of CVDP, such as cvdp_v1.1.0_*.jsonl, from: {DATA}"
         ) from None
     seen: set[str] = set()
     with handle:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rlvr import ConfigError
+from rlvr import ConfigError, counted
 from rlvr_sad.formats.catalog import format_named
 from rlvr_sad.sessions.prepare import files_of
 
@@ -48,6 +48,7 @@ def check_some(trajectories: int, refused: int, *, is_strict: bool = False) -> N
     if refused and (is_strict or not trajectories):
         raise ConfigError(
             "trajectories were to be read.",
-            f"found: {trajectories} trajectories, {refused} records refused (see above)",
+            f"found: {counted(trajectories, 'trajectory')}, "
+            f"{counted(refused, 'record')} refused (see above)",
             "mend the records, or leave --strict out" if trajectories else "see: rlvr sad formats",
         )

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from rlvr import ConfigError, is_redrawn, open_policy, open_teacher, redraw
+from rlvr import ConfigError, counted, is_redrawn, open_policy, open_teacher, redraw
 from rlvr_sad.commands.arguments import parser_of
 from rlvr_sad.teacher_cache.make import Made, Wish, make
 
@@ -47,8 +47,8 @@ def cache_teacher(argv: list[str]) -> int:
         )
     made = asyncio.run(_make(options))
     print(
-        f"{options.out}: {made.asked} sequences asked about ({made.positions} positions), "
-        f"{made.known} were there"
+        f"{options.out}: {counted(made.asked, 'sequence')} asked about "
+        f"({counted(made.positions, 'position')}), {made.known} were there"
     )
     return 0
 

@@ -10,7 +10,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, TextIO
 
-from rlvr import ConfigError
+from rlvr import ConfigError, counted
 from rlvr_sad.commands.arguments import add_files, check_some, checked_files, parser_of
 from rlvr_sad.sessions.cache import TrajectoryCache
 from rlvr_sad.sessions.prepare import prepare
@@ -58,9 +58,9 @@ def spans(argv: list[str]) -> int:
             print(line, file=out or sys.stdout)
             written += 1
     for note, count in notes.most_common():
-        print(f"note: {count} of {written} trajectories: {note}", file=sys.stderr)
+        print(f"note: {count} of {counted(written, 'trajectory')}: {note}", file=sys.stderr)
     if refused > _TOLD:
-        print(f"refused: and {refused - _TOLD} more records", file=sys.stderr)
+        print(f"refused: and {counted(refused - _TOLD, 'more record')}", file=sys.stderr)
     check_some(written, refused, is_strict=options.strict)
     return 0
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from attrs import asdict, define, field
 
+from rlvr import counted
 from rlvr_sad.sessions.record import Rejected
 from rlvr_sad.trajectory import TYPES, AgentTrajectory
 
@@ -72,7 +73,8 @@ class Report:
         named = ", ".join(f"{name} ({n})" for name, n in self.formats.most_common()) or "none"
         shares = ", ".join(f"{kind} {100 * self.share(kind):.1f} %" for kind in TYPES)
         found = [
-            f"{self.source}: {self.trajectories} trajectories, {self.rejected} records refused",
+            f"{self.source}: {counted(self.trajectories, 'trajectory')}, "
+            f"{counted(self.rejected, 'record')} refused",
             f"  format       {named}",
             f"  characters   {shares} of {self.characters.total()}",
         ]

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr import ConfigError, UnknownNameError
+from rlvr import ConfigError, UnknownNameError, counted
 from rlvr_tinker.service.usage import LEDGER, Usage, read_ledger
 
 _KINDS = {"prefilled": "prefill", "sampled": "sample", "trained": "train", "scored": "prefill"}
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
         print(json.dumps(_as_json(bills, has_prices=bool(args.prices)), indent=2))
         return 0
     for part, lines in bills:
-        states = f", {part.states} states saved" if part.states else ""
+        states = f", {counted(part.states, 'state')} saved" if part.states else ""
         print(f"{part.role} {part.model}{states}")
         for line in lines:
             price = f"  at {line.price:g} a million  {line.cost:10.4f}" if args.prices else ""

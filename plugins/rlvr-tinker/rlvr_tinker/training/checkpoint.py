@@ -14,6 +14,12 @@ FILE = "tinker.json"
 _FORMAT = 1
 
 
+def saved_model(spec: str) -> str:
+    """A model spec; in place of `tinker:FOLDER` of a checkpoint, that of the state it names."""
+    folder = Path(spec.partition(":")[2])
+    return Stored.read(folder).path if (folder / FILE).is_file() else spec
+
+
 @frozen(kw_only=True)
 class Stored:
     """

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from rlvr import ConfigError, UnknownNameError
+from rlvr import CheckpointError, ConfigError, UnknownNameError
 from rlvr_tinker.service.model_spec import ModelName, Served, choose
+from rlvr_tinker.training.checkpoint import Stored, saved_model
 
 SERVED = [Served(name="Qwen/Qwen3-8B"), Served(name="Qwen/Qwen3-4B"), Served(name="org/other")]
 
@@ -24,6 +27,18 @@ def test_specs_are_read(spec: str, base: str, path: str, only_samples: bool) -> 
     found = ModelName.parse(spec)
 
     assert (found.base, found.path, found.only_samples) == (base, path, only_samples)
+
+
+def test_a_checkpoint_is_a_model(tmp_path: Path) -> None:
+    """The folder of a run's checkpoint means the weights that the service keeps for it."""
+    path = "tinker://run/weights/a"
+    Stored(path=path, version=1, digest="d", base="b", rank=8).write(tmp_path)
+
+    assert saved_model(f"tinker:{tmp_path}") == path
+    assert saved_model("tinker:") == "tinker:"
+    (tmp_path / "tinker.json").write_text("{")
+    with pytest.raises(CheckpointError, match=r"tinker\.json"):
+        saved_model(f"tinker:{tmp_path}")
 
 
 @pytest.mark.parametrize("spec", ["gpt2:x", "tinker", "tinker://x", "tinker://run/other/a"])

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from rlvr import Metric
+from rlvr import Metric, counted
 from rlvr_chess.asking import Player, seed_of
 from rlvr_chess.engine.pool import EnginePool
 from rlvr_chess.evaluation.games.elo import MODEL, Pair, Rung, elo_figure, expected, fit
@@ -147,7 +147,7 @@ def score_figure(name: str, match: Match, rung: str) -> Metric:
     met = [(pair.points, float(pair.games)) for pair in match.pairs if pair.other == rung]
     games = [game for game in match.games if rung in (game.white, game.black)]
     illegal = sum(game.reason == "illegal move" for game in games)
-    note = f"{len(games)} games, {illegal} of them ended by an illegal move"
+    note = f"{counted(len(games), 'game')}, {illegal} of them ended by an illegal move"
     return ratio(name, met, note)
 
 
