@@ -123,8 +123,13 @@ def stop_daemon(folder: Path) -> None:
         until = time.monotonic() + 30
         while pid and _runs(pid) and time.monotonic() < until:
             time.sleep(0.05)
-    # A daemon that was killed leaves its data folder mounted upon itself.
-    leave = ["umount", "--recursive", str(folder / "data")]
+    for line in Path("/proc").glob("[0-9]*/cmdline"):  # what held a container outlives its daemon
+        with suppress(OSError):
+            if f"{folder}/".encode() in line.read_bytes():
+                os.kill(int(line.parent.name), signal.SIGKILL)
+    # A daemon that was killed leaves mounts: its data folder upon itself, containers' networks.
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+    leave = ["umount", *(place for place in reversed(mounts) if place.startswith(f"{folder}/"))]
     subprocess.run(leave, capture_output=True, check=False, timeout=120)
     shutil.rmtree(folder, ignore_errors=True)
 
