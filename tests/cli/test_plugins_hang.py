@@ -187,6 +187,19 @@ def test_the_end_of_the_process_is_limited_and_nothing_outlives_it(plugin_site: 
     assert sleeping() == before
 
 
+def test_options_that_do_not_return_are_named(plugin_site: PluginSite) -> None:
+    """`plugins show` imports the module of a part's options."""
+    text = files_of("slow", "task")["rlvr_slow.py"]
+    reads = text.replace('reward="slow",', 'reward="slow", config="slow_options:Options",')
+    plugin_site.add("slow", reads, module="rlvr_slow")
+    (plugin_site.path / "slow_options.py").write_text(IN_C)
+
+    done = plugin_site.rlvr("plugins", "show", "slow", "--limit", "1")
+
+    assert done.returncode == 3
+    assert re.search(r"did not return within 1 s; it was at .*slow_options.py:1", done.stderr)
+
+
 def test_what_a_step_left_is_watched_until_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thread or a `__del__` of a part may hang after it."""
     begun: list[Step] = []
