@@ -163,12 +163,18 @@ install_packages() {
 
 # --- what comes from the package index ------------------------------------------------------
 
-# What pip was told of indexes, as uv's variables; pip's own variables outrank its files.
+# What pip was told of indexes, as uv's variables. Of pip's sections a later one here outranks those
+# before; lists may stand on lines of their own.
 uv_settings() {
-  "$VENV/bin/python" -m pip config list | sort -r | sed -nE -e "s/^[^=]*\.index-url='(.*)'$/UV_DEFAULT_INDEX=\1/p" \
-    -e "s/^[^=]*\.extra-index-url='(.*)'$/UV_INDEX=\1/p" -e "s/^[^=]*\.constraint='(.*)'$/UV_CONSTRAINT=\1/p" \
-    -e "s/^[^=]*\.find-links='(.*)'$/UV_FIND_LINKS=\1/p" -e "s/^[^=]*\.cert='(.*)'$/SSL_CERT_FILE=\1/p" \
-    -e "s/^[^=]*\.trusted-host='(.*)'$/UV_INSECURE_HOST=\1/p"
+  local all section
+  all=$("$VENV/bin/python" -m pip config list | sed 's/\\n/ /g')
+  for section in global install :env:; do
+    sed -nE -e "s/^$section\.index-url='(.*)'$/UV_DEFAULT_INDEX=\1/p" \
+      -e "s/^$section\.extra-index-url='(.*)'$/UV_INDEX=\1/p" -e "s/^$section\.constraint='(.*)'$/UV_CONSTRAINT=\1/p" \
+      -e "s/^$section\.find-links='(.*)'$/UV_FIND_LINKS=\1/p" -e "s/^$section\.cert='(.*)'$/SSL_CERT_FILE=\1/p" \
+      -e "s/^$section\.trusted-host='(.*)'$/UV_INSECURE_HOST=\1/p" -e "s/^$section\.proxy='(.*)'$/ALL_PROXY=\1/p" \
+      -e "s/^$section\.no-index='(.*)'$/UV_NO_INDEX=\1/p" <<<"$all"
+  done
 }
 
 # Bytecode is left to the first import: compiling all of torch costs more than the run saves. uv
@@ -176,8 +182,9 @@ uv_settings() {
 pip_install() {
   local settings
   mapfile -t settings < <(uv_settings)
-  env UV_INDEX_STRATEGY=unsafe-best-match "${settings[@]}" "$VENV/bin/uv" pip install \
-    --python "$VENV/bin/python" --no-sources "$@" >>"$VENV/setup.log" 2>&1 ||
+  # exported, not given to env: an index may hold a password, and all can read a process's words
+  (export UV_INDEX_STRATEGY=unsafe-best-match "${settings[@]}" && "$VENV/bin/uv" pip install \
+    --python "$VENV/bin/python" --no-sources "$@") >>"$VENV/setup.log" 2>&1 ||
     "$VENV/bin/python" -m pip install --no-input --no-compile --disable-pip-version-check \
       --progress-bar off "$@" >>"$VENV/setup.log" 2>&1
 }

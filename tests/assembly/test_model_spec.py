@@ -130,13 +130,19 @@ def configured_for(model: str, **more: Any) -> Configured:
         ("runs/a", 20),
         ("runs/a/", 20),
         ("./runs/../runs/a", 20),
+        ("~/runs/a", 20),
         ("runs/a/checkpoints/step-000003", 3),
         ("runs/a/checkpoints/step-000003/model", 3),
     ],
 )
-def test_a_run_is_a_model(run_a: Path, model: str, step: int) -> None:
+def test_a_run_is_a_model(
+    run_a: Path, model: str, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its last weights or those of a checkpoint, its backend, and the preset that it had."""
-    folder = f"{Path(model.partition('/checkpoints')[0])}/checkpoints/step-{step:06d}/model"
+    monkeypatch.setenv("HOME", "home")
+    Path("home").symlink_to(".")
+    run = Path(model.partition("/checkpoints")[0]).expanduser()
+    folder = f"{run}/checkpoints/step-{step:06d}/model"
 
     found = configured_for(model)
 

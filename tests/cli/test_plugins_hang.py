@@ -15,8 +15,11 @@ import pytest
 from rlvr_process import start_rlvr
 
 from rlvr.cli.main import main
+from rlvr.cli.plugins_deadline import Deadline
 from rlvr.cli.plugins_new import files_of
-from rlvr.cli.watchdog import descendants
+from rlvr.cli.plugins_report import Report
+from rlvr.cli.watchdog import Watchdog
+from rlvr.cli.watched_child import Step, descendants
 from tests.conftest import PluginSite
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -53,6 +56,16 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
                f"        subprocess.Popen(['sleep', '987'])\n        {IN_C}\n{JUDGE}", "task"),
     "crash": ("task", '"""Problems: here, sums with 1."""',
               "def __init__(self, *given):\n        import os; os._exit(0)", "task"),
+    "stopped": ("task", JUDGE, "        import faulthandler, os, signal, subprocess\n"
+                "        subprocess.Popen(['sleep', '987'], start_new_session=True)\n"
+                "        faulthandler.cancel_dump_traceback_later()\n"
+                f"        os.kill(os.getpid(), signal.SIGSTOP)\n{JUDGE}", "task"),
+    "closed": ("task", JUDGE, "        import os, subprocess\n"
+               "        subprocess.Popen(['sleep', '987'])\n"
+               f"        os.closerange(3, 256)\n        os._exit(0)\n{JUDGE}", "task"),
+    "lasting": ("task", "RLVR_API = 1", "RLVR_API = 1\nimport atexit, subprocess, time\n"
+                "atexit.register(lambda: time.sleep(99))  # HERE\n"
+                "print('noise'); subprocess.Popen(['sleep', '987'])\n", ""),
     "plain": ("task", "async def __call__", "def __call__", "task"),
     "regex": ("task", JUDGE, "        import re\n"
               f"        re.match('(a*)*b', 'a' * 40)  # HERE\n{JUDGE}", "task"),
@@ -67,7 +80,7 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
 }  # fmt: skip
 
 
-ENDED = {"import", "thread", "child", "locked", "crash"}
+ENDED = {"import", "thread", "child", "locked", "crash", "stopped", "closed", "lasting"}
 """Cases of which the process, or one that it started, has to be ended."""
 
 
@@ -137,6 +150,8 @@ def test_the_process_ends_although_its_threads_and_children_do_not(
 @pytest.mark.parametrize(("name", "found"), [
     ("locked", r"it did not return within 1.5 s; it was at .*:\d+ \(__call__\)"),
     ("crash", "it ended the process with exit code 0"),
+    ("closed", "it ended the process with exit code 0"),
+    ("stopped", "it did not return within 1.5 s"),
 ])  # fmt: skip
 def test_a_part_that_no_python_code_can_end_is_a_finding_too(
     name: str, found: str, plugin_site: PluginSite
@@ -158,7 +173,44 @@ def test_a_part_that_no_python_code_can_end_is_a_finding_too(
     assert [*files.iterdir()] == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_end_of_the_process_is_limited_and_nothing_outlives_it(plugin_site: PluginSite) -> None:
+    """Nor does what a plugin prints disturb the JSON."""
+    file = install(plugin_site, "lasting")
+    line, before = file.read_text().split("# HERE")[0].count("\n") + 1, sleeping()
+
+    done = plugin_site.rlvr("plugins", "list", "--limit", "1", "--json")
+
+    assert done.returncode == 3, done.stderr
+    assert f"end: it did not return within 1 s; it was at {file}:{line} (<lambda>)" in done.stderr
+    assert "noise" in done.stderr
+    assert json.loads(done.stdout)
+    assert sleeping() == before
+
+
+def test_options_that_do_not_return_are_named(plugin_site: PluginSite) -> None:
+    """`plugins show` imports the module of a part's options."""
+    text = files_of("slow", "task")["rlvr_slow.py"]
+    reads = text.replace('reward="slow",', 'reward="slow", config="slow_options:Options",')
+    plugin_site.add("slow", reads, module="rlvr_slow")
+    (plugin_site.path / "slow_options.py").write_text(IN_C)
+
+    done = plugin_site.rlvr("plugins", "show", "slow", "--limit", "1")
+
+    assert done.returncode == 3
+    assert re.search(r"did not return within 1 s; it was at .*slow_options.py:1", done.stderr)
+
+
+def test_what_a_step_left_is_watched_until_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread or a `__del__` of a part may hang after it."""
+    begun: list[Step] = []
+    monkeypatch.setattr(Watchdog, "begin", lambda _, step: begun.append(step))
+    with Deadline(0.5, 0.1, Report(), Watchdog()).on("task a", "it was built", "m:A"):
+        pass
+    assert [step.given[:2] for step in begun] == [("task a", "it was built")] * 2
+    assert begun[1].limit_s > 5  # also what the check itself does between steps
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_check_that_hangs(number: int, plugin_site: PluginSite) -> None:
     """Sent to the command alone; a second Ctrl-C waits for nothing."""
     install(plugin_site, "locked")

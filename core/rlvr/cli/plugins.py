@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import attrs
@@ -19,6 +18,7 @@ from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.cli.watchdog import IMPORT_S, Watchdog, add_limit_flag, with_plugins
+from rlvr.cli.watched_child import Step
 from rlvr.config.describe import as_text, describe
 from rlvr.errors import ExitCode, PluginError, UnknownNameError
 from rlvr.plugins.host import PluginHost
@@ -57,16 +57,22 @@ def main(args: argparse.Namespace) -> int:
     verbs = {"list": _list, "show": _show, "new": plugins_new.main}
     is_check = args.verb == "check"
 
+    def ended(given: Any, why: str) -> int:
+        if is_check:
+            return plugins_check.given_up(args, given, why)
+        raise PluginError(f"the options of plugin {args.name!r} were to be shown.", f"found: {why}")
+
     def work(host: PluginHost, watchdog: Watchdog) -> int:
         for note in host.notes:
             print(f"rlvr: {note}", file=sys.stderr)
         if is_check:
             return plugins_check.main(args, host, watchdog, folder)
+        if args.verb == "show":  # it imports the modules of options
+            watchdog.begin(Step(words="its options", given=None, limit_s=limit_s))
         return verbs[args.verb](args, host)
 
+    limit_s = getattr(args, "limit", IMPORT_S)
     with tempfile.TemporaryDirectory() if is_check else nullcontext("") as folder:
-        ended = partial(plugins_check.given_up, args)
-        limit_s = getattr(args, "limit", IMPORT_S)
         return with_plugins(work, limit_s=limit_s, forks=args.forks, given_up=ended)
 
 

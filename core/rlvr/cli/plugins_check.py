@@ -22,7 +22,8 @@ from rlvr.cli.parser import CommandParser
 from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_kit import run_kit
 from rlvr.cli.plugins_report import Report, named, print_report
-from rlvr.cli.watchdog import Watchdog, add_limit_flag, descendants, kill
+from rlvr.cli.watchdog import Watchdog, add_limit_flag
+from rlvr.cli.watched_child import descendants, kill
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
 from rlvr.errors import ConfigError, PartError, PrerequisiteError
@@ -88,7 +89,9 @@ def main(args: argparse.Namespace, host: PluginHost, watchdog: Watchdog, folder:
         )
     before = descendants(os.getpid())
     report = Report()
-    _check(args, host, report, Deadline(args.limit, args.slow, report, watchdog))
+    with watchdog.silenced():
+        _check(args, host, report, Deadline(args.limit, args.slow, report, watchdog))
+    watchdog.end()
     if report.hung:
         kill(descendants(os.getpid()) - before)
         abandon_threads()

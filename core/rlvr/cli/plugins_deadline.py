@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import math
 import signal
 import sys
 import threading
@@ -13,10 +14,11 @@ from contextlib import contextmanager
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from attrs import define, field
+from attrs import define, evolve, field
 
 from rlvr.cli.plugins_report import Report
-from rlvr.cli.watchdog import Step, Watchdog
+from rlvr.cli.watchdog import IMPORT_S, Watchdog
+from rlvr.cli.watched_child import Step
 from rlvr.plugins.author_error import place_in
 
 _AGAIN_S = 5.0
@@ -91,7 +93,9 @@ class Deadline:
             yield
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-            self.watchdog.end()
+            # what it left goes on until the next step: a thread, a `__del__`
+            rest_s = self.limit_s and max(self.limit_s, IMPORT_S)
+            self.watchdog.begin(evolve(step, limit_s=rest_s, note_s=math.inf))
             signal.signal(signal.SIGALRM, handler)
             if left_s:  # of a caller that limits the time of it all
                 left_s = max(left_s - (time.monotonic() - begun), 0.001)

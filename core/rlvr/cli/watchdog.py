@@ -8,51 +8,21 @@ import gc
 import math
 import os
 import pickle
-import select
-import signal
 import sys
-import time
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
-from typing import IO, Any, NoReturn
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import IO, Any
 
-from attrs import define, field, frozen
+from attrs import define
 
-from rlvr.heartbeat import tells
-from rlvr.plugins.author_error import place_in_dump
+from rlvr.cli.watched_child import OWN_S, Child, Step, adopt_orphans, descendants, die_with_parent
+from rlvr.errors import ExitCode
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.loading import HUNG
 
 IMPORT_S = 10.0
 """Time that the import of a plugin may take, where no flag says another."""
-_DUMP_S = 0.2
-"""Time in which faulthandler writes where all threads are, once it has begun."""
-_OWN_S = 1.0
-"""Time that the child has to end by itself after Ctrl-C: a terminal interrupts both processes."""
-_CLEAN_S = 5.0
-"""Time that it has after it was interrupted by its parent, before it is killed."""
-
-
-@frozen(kw_only=True)
-class Step:
-    """
-    What a command is at.
-
-    Attributes:
-        words: For people.
-        given: For the parent's function that is called where the step does not end.
-        limit_s: Time that it may take; 0: any.
-        grace_s: Time after that which it has to end by itself.
-        note_s: Time after which people are told what is waited for.
-    """
-
-    words: str
-    given: Any
-    limit_s: float
-    grace_s: float = 0.0
-    note_s: float = math.inf
 
 
 @define
@@ -75,6 +45,7 @@ class Watchdog:
     def extend(self, limit_s: float) -> None:
         """Let the step take so much longer from now on; 0: any time."""
         if self.pipe is not None and limit_s:
+            os.write(self.pipe.fileno(), b"+%f\n" % limit_s)  # no print: a signal may interrupt one
             faulthandler.dump_traceback_later(limit_s, file=self.pipe)
 
     def end(self) -> None:
@@ -83,22 +54,44 @@ class Watchdog:
             faulthandler.cancel_dump_traceback_later()
             print(file=self.pipe, flush=True)
 
+    @contextmanager
+    def silenced(self) -> Iterator[None]:
+        """Send to standard error what parts and, in a child, their programs print."""
+        with redirect_stdout(sys.stderr):
+            if self.pipe is None:
+                yield
+                return
+            own = os.dup(1)
+            os.dup2(2, 1)
+            try:
+                yield
+            finally:
+                os.dup2(own, 1)
+
 
 def watched(
-    work: Callable[[Watchdog], int], given_up: Callable[[Any, str], int | None], *, forks: bool
+    work: Callable[[Watchdog], int],
+    given_up: Callable[[Any, str], int | None],
+    *,
+    end_s: float,
+    forks: bool,
 ) -> int:
     """
     The exit code of a command, which runs in a child process if `forks`, else here.
+
+    No process that the child started outlives it.
 
     Args:
         work: The command.
         given_up: Called here for a step that hangs, or ends the process: with `Step.given`, and
             the reason in words. It gives the exit code; None: the command is tried again.
+        end_s: Time that the process may take to end when the command is done; 0: any.
         forks: Whether this process is the command's own.
     """
     if not forks:
         return work(Watchdog())
-    code = None
+    others, code = descendants(os.getpid()), None
+    adopt_orphans()
     while code is None:
         read, write = os.pipe()
         gc.freeze()  # what is imported stays shared: the child's collections do not touch it
@@ -107,18 +100,35 @@ def watched(
             pid = os.fork()
         if not pid:
             os.close(read)
-            return work(Watchdog(os.fdopen(write, "w", encoding="utf-8")))
+            die_with_parent()
+            return _work(work, Watchdog(os.fdopen(write, "w", encoding="utf-8")), end_s)
         os.close(write)
-        child = _Child(pid, read)
-        why = child.wait()
-        if why and child.step:
-            code = given_up(child.step.given, why)
-        elif why:
-            print(f"rlvr: {why}", file=sys.stderr)
-            code = 128 - (child.code or 0)
-        else:
+        child = Child(pid, read, others)
+        why, step = child.wait(), child.step
+        if not why:
             code = child.code
+        elif step and not step.is_last:
+            code = given_up(step.given, why)
+        else:
+            code = (step.given if step else 0) or ExitCode.PLUGIN
+            words = f"a plugin kept the process from its own end: {why}    (exit {int(code)})"
+            print(f"rlvr: {words}", file=sys.stderr)
     return code
+
+
+def _work(work: Callable[[Watchdog], int], watchdog: Watchdog, end_s: float) -> int:
+    """The exit code of the command, in the child: its parent is told that it ends by itself."""
+    code = 0
+    try:
+        code = work(watchdog)
+        watchdog.end()
+        sys.stdout.flush()  # its reader may be slow
+        return code
+    finally:
+        words = "the end of the process"
+        step = Step(words=words, given=code, limit_s=end_s, grace_s=OWN_S, is_last=True)
+        with suppress(OSError):  # a plugin closed the pipe
+            watchdog.begin(step)
 
 
 def with_plugins(
@@ -147,7 +157,7 @@ def with_plugins(
         HUNG[given] = f"during its import {why}"
         return None
 
-    return watched(load, end, forks=forks)
+    return watched(load, end, end_s=limit_s, forks=forks)
 
 
 def add_limit_flag(parser: argparse.ArgumentParser, default_s: float, what: str) -> None:
@@ -161,113 +171,3 @@ def _seconds(text: str) -> float:
         if 0 <= (time_s := float(text)) < math.inf:
             return time_s
     raise argparse.ArgumentTypeError(f"{text} is no time in seconds (0: no limit)")
-
-
-@define
-class _Child:
-    """
-    The parent's side: a child and its steps.
-
-    Attributes:
-        pid: Its process id.
-        pipe: File descriptor of a line for each step that begins, and an empty one where none does;
-            then may come what faulthandler writes of a step that takes too long.
-        step: That it is at; None: none that is watched.
-        code: Its exit code, minus the signal that ended it; None: it runs.
-    """
-
-    pid: int
-    pipe: int
-    step: Step | None = field(default=None, init=False)
-    code: int | None = field(default=None, init=False)
-    _note_at: float = field(default=math.inf, init=False)
-
-    def wait(self) -> str:
-        """Why it came to no end of its own, "" where it did."""
-        tells(lambda: self.step.words if self.step else "")
-        before = signal.signal(signal.SIGTERM, _leave)
-        try:
-            dump = self._listen()
-        except KeyboardInterrupt:
-            if not self._ends_within(_OWN_S):
-                os.kill(self.pid, signal.SIGINT)
-                if not self._ends_within(_CLEAN_S):
-                    raise
-            return ""
-        finally:
-            signal.signal(signal.SIGTERM, before)
-            os.close(self.pipe)
-            if self.code is None:
-                kill(descendants(self.pid) | {self.pid})
-                os.waitpid(self.pid, 0)
-        if dump and self.step:
-            place = place_in_dump(dump)
-            at = f"; it was at {place}" if place else ""
-            return f"it did not return within {self.step.limit_s:g} s{at}"
-        if self.code is not None and self.code < 0:
-            return f"it ended the process by {signal.Signals(-self.code).name}"
-        return f"it ended the process with exit code {self.code}" if self.step else ""
-
-    def _listen(self) -> str:
-        """Take down its steps until it ends, or until faulthandler writes: gives that."""
-        said = b""
-        while not said.startswith(b"Timeout "):
-            ready = select.select([self.pipe], [], [], 0.25)[0]
-            if ready and (new := os.read(self.pipe, 1 << 16)):
-                *lines, said = (said + new).split(b"\n")
-                while lines and not lines[0].startswith(b"Timeout "):
-                    self._begin(lines.pop(0))
-                said = b"\n".join([*lines, said])
-            elif self._has_ended(0 if ready else os.WNOHANG):
-                return ""
-            elif self.step and time.monotonic() > self._note_at:
-                self._note_at = math.inf
-                print(f"rlvr: waiting for {self.step.words}", file=sys.stderr, flush=True)
-        while select.select([self.pipe], [], [], _DUMP_S)[0]:
-            if not (new := os.read(self.pipe, 1 << 16)):
-                break
-            said += new
-        return said.decode(errors="replace")
-
-    def _begin(self, line: bytes) -> None:
-        self.step = pickle.loads(bytes.fromhex(line.decode())) if line else None
-        self._note_at = time.monotonic() + self.step.note_s if self.step else math.inf
-
-    def _has_ended(self, options: int) -> bool:
-        pid, status = os.waitpid(self.pid, options)
-        if pid:
-            self.code = os.waitstatus_to_exitcode(status)
-        return bool(pid)
-
-    def _ends_within(self, time_s: float) -> bool:
-        until = time.monotonic() + time_s
-        while not (has_ended := self._has_ended(os.WNOHANG)) and time.monotonic() < until:
-            time.sleep(0.02)
-            if select.select([self.pipe], [], [], 0)[0]:
-                os.read(self.pipe, 1 << 16)  # else the child could wait for that
-        return has_ended
-
-
-def _leave(number: int, _: object) -> NoReturn:
-    """End as a signal would, but for the child, which is killed on the way out."""
-    sys.exit(128 + number)
-
-
-def descendants(of: int) -> set[int]:
-    """Process ids of the children of a process and of theirs (Linux; empty elsewhere)."""
-    found: set[int] = set()
-    new = [of]
-    while new:
-        with suppress(OSError):
-            for file in Path(f"/proc/{new.pop()}/task").glob("*/children"):
-                children = {int(pid) for pid in file.read_text(encoding="ascii").split()} - found
-                found |= children
-                new += children
-    return found
-
-
-def kill(processes: set[int]) -> None:
-    """Kill the processes that still run."""
-    for pid in processes:
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)

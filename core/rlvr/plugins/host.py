@@ -12,7 +12,7 @@ import reprlib
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, redirect_stdout
 from typing import Any, TypeVar
 
 import pluggy
@@ -70,7 +70,8 @@ class PluginHost:
         """
         host = cls(Controls.from_environment(os.environ if env is None else env))
         found = discover()
-        with nullcontext(importing) if importing else slow_imports_told() as tell:
+        tells = nullcontext(importing) if importing else slow_imports_told()
+        with redirect_stdout(sys.stderr), tells as tell:  # standard output is the command's
             loaded = [host._load(plugin, found, tell) for plugin in found]
             admitted = [host._admit(status, module) for status, module in loaded]
             for status in admitted:

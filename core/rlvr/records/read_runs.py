@@ -55,6 +55,7 @@ class Trained:
 
 def trained_at(path: Path) -> Trained:
     """The model that a path names: `RUN`, or a checkpoint, `RUN/checkpoints/NAME[/model]`."""
+    path = Path(os.path.expanduser(path))  # Path's raises where there is no such user
     if path.name == "model" and path.parent.parent.name == "checkpoints":
         path = path.parent
     if path.parent.name == "checkpoints":
