@@ -180,28 +180,39 @@ def test_a_resumed_run_evaluates_once_a_step_and_knows_its_start(
 ENDLESS = """
     import asyncio
     from pathlib import Path
-    from rlvr import CheckpointerSpec, hookimpl
+    from rlvr import CheckpointerSpec, RewardSpec, hookimpl, reward
     from rlvr.builtin.file_checkpoints import FileCheckpointer
     RLVR_API = 1
     class Endless(FileCheckpointer):
         async def save(self, *given):
-            Path("writing").touch()
+            Path("began").touch()
             await asyncio.Event().wait()
+    @reward
+    async def busy(problem, trajectory):
+        Path("began").touch()
+        while True:
+            pass
     @hookimpl
     def rlvr_checkpointers():
         yield CheckpointerSpec(name="endless", target=f"{__name__}:Endless", summary="Never ends")
+    @hookimpl
+    def rlvr_rewards():
+        yield RewardSpec(name="busy", target=f"{__name__}:busy", summary="Never ends")
 """
 
 
-def test_a_second_ctrl_c_stops_at_once(plugin_site: PluginSite) -> None:
-    """Nobody has to wait for a checkpoint that he does not want."""
+@pytest.mark.parametrize("part", ["run.checkpointer=endless", "run.reward=busy"])
+def test_a_second_ctrl_c_stops_at_once(part: str, plugin_site: PluginSite) -> None:
+    """Nobody waits for a checkpoint that he does not want, nor for a reward without an end."""
     plugin_site.add("endless", ENDLESS)
     env = {**os.environ, "PYTHONPATH": str(plugin_site.path), "OMP_NUM_THREADS": "1"}
-    words = ("run", "--plugin", "toy", "--out", "r", "eval.samples=0", "run.checkpointer=endless")
+    words = ("run", "--plugin", "toy", "--out", "r", "eval.samples=0", part)
     running = start_rlvr(*words, "--steps", "400", cwd=plugin_site.home, env=env)
-    wait_for_step(plugin_site.home, 1)
+    is_busy = "reward" in part
+    wait_for(plugin_site.home / "began") if is_busy else wait_for_step(plugin_site.home, 1)
     running.send_signal(signal.SIGINT)
-    wait_for(plugin_site.home / "writing")
+    wait_for(plugin_site.home / "began")
+    time.sleep(0.5 * is_busy)  # two signals at once are one
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=20)
 

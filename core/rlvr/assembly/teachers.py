@@ -101,7 +101,7 @@ def _only(specs: Sequence[TeacherSpec], asked: str, verb: str, why: str = "") ->
 
 
 def model_of(
-    model: str, task: TaskSpec, instead: str = "name a run, gpt2:PATH or hf:PATH_OR_ID"
+    model: str, task: TaskSpec, instead: str = "name a run, gpt2:new, gpt2:PATH or hf:PATH_OR_ID"
 ) -> str:
     """
     A model spec, with `starter` resolved to the task's embedded model and a run to its weights.

