@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 
@@ -13,6 +14,11 @@ import structlog
 # Before torch is imported: on its tiny models two threads wait for each other more than they
 # compute, and two workers have no more cores. A test of threads asks for its own number.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# What a shell's background job or nohup ignores, every process that it starts would ignore too.
+for _number in (signal.SIGINT, signal.SIGHUP):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, lambda *_: None)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -256,8 +256,6 @@ def test_engines_end_with_us(stockfish: Path, end: signal.Signals, is_stopped: b
         [sys.executable, "-c", PARENT, *fens],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # a shell's background job is started with SIGINT ignored, and would hand that on
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         assert parent.stdout is not None

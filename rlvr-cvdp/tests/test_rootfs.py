@@ -253,8 +253,6 @@ def test_an_interrupted_build(tmp_path, needs_root, how):
         command,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
-        # a shell's background job is started with SIGINT ignored, and would hand that on
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         until = time.monotonic() + 60
         while not (tmp_path / "root.partial/debootstrap").exists() and time.monotonic() < until:

@@ -122,8 +122,6 @@ def test_ctrl_c_does_not_wait_for_the_server(server: Any, tmp_path: Path) -> Non
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # a shell's background job is started with SIGINT ignored, and would hand that on
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     deadline = time.monotonic() + 60
     while not server.requests and time.monotonic() < deadline:
