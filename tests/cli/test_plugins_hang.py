@@ -8,18 +8,21 @@ import re
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rlvr_process import start_rlvr
 
+from rlvr.cli import main as command_line
 from rlvr.cli.main import main
 from rlvr.cli.plugins_deadline import Deadline
 from rlvr.cli.plugins_new import files_of
 from rlvr.cli.plugins_report import Report
 from rlvr.cli.watchdog import Watchdog
 from rlvr.cli.watched_child import Step, descendants
+from rlvr.heartbeat import heartbeat
 from tests.conftest import PluginSite
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -119,6 +122,33 @@ def test_a_part_that_does_not_return_is_a_finding(
     assert all("--limit" in f["do"] for f in found)
     assert descendants(os.getpid()) == before
     assert time.monotonic() - begun < 90
+
+
+SLOW = "__import__('time').sleep(1)  # HERE"
+AWAITS = "await __import__('asyncio').sleep(1)  # HERE"
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "work"),
+    [("holding", "async def", SLOW), ("threaded", "def", SLOW), ("awaiting", "async def", AWAITS)],
+)
+def test_a_silent_command_names_the_line_that_a_part_is_at(
+    name: str, start: str, work: str, site_here: PluginSite, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whether a reward holds the event loop, runs in a thread or waits."""
+    text = files_of(name, "task")[f"rlvr_{name}.py"].replace(JUDGE, f"        {work}\n{JUDGE}", 1)
+    text = text.replace("async def __call__", f"{start} __call__")
+    file = site_here.add(name, text, module=f"rlvr_{name}")
+    line = text.split("# HERE")[0].count("\n") + 1
+    monkeypatch.setattr(command_line, "heartbeat", partial(heartbeat, interval_s=0.05))
+    answer = site_here.home / "answer.jsonl"
+    answer.write_text(json.dumps({"id": f"{name}-0", "completion": "1"}) + "\n")
+
+    assert main(["score", "--plugin", name, "--completions", str(answer)]) == 0
+
+    said = re.findall(r"rlvr: score: at work for .*; at (.*)", capsys.readouterr().err)
+    assert f"{file}:{line} (__call__)" in said, said
 
 
 def sleeping() -> set[str]:
