@@ -241,11 +241,21 @@ def test_what_a_step_left_is_watched_until_the_next_one(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_a_check_that_hangs(number: int, plugin_site: PluginSite) -> None:
-    """Sent to the command alone; a second Ctrl-C waits for nothing."""
-    install(plugin_site, "locked")
+@pytest.mark.parametrize("name", ["locked", "child"])
+def test_a_signal_ends_a_check_that_hangs(
+    name: str, number: signal.Signals, plugin_site: PluginSite
+) -> None:
+    """
+    Sent to the command alone; a second Ctrl-C waits for nothing.
+
+    What was found is printed: here that the listing, before the hang, takes longer than it may.
+    """
+    file = install(plugin_site, name)
+    slow = file.read_text().replace("question = ", "__import__('time').sleep(0.02); question = ", 1)
+    file.write_text(slow)
     before, env = sleeping(), {**os.environ, "PYTHONPATH": str(plugin_site.path)}
-    running = start_rlvr("plugins", "check", "locked", cwd=plugin_site.home, env=env)
+    words = ["plugins", "check", name, "--slow", "0.1", *["--json"] * (number != signal.SIGTERM)]
+    running = start_rlvr(*words, cwd=plugin_site.home, env=env)
     while sleeping() <= before and running.poll() is None:
         time.sleep(0.02)
 
@@ -255,6 +265,17 @@ def test_a_signal_ends_a_check_that_hangs(number: int, plugin_site: PluginSite) 
 
     assert running.wait(20) == 128 + number
     assert sleeping() <= before
+    out, err = running.communicate()
+    where = f"task {name}: Reference answers are judged right"
+    if number == signal.SIGTERM:
+        assert "building it and listing its problems may take 0.1 s." in out
+        assert f"stopped before the end of the check, at {where}" in out
+    else:
+        report = json.loads(out)
+        assert any("building it" in finding["asked"] for finding in report["findings"]), report
+        assert report["stopped_at"].startswith(where), report
+    end = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert f"rlvr: {end} (exit {128 + number})" in err
 
 
 def test_a_module_that_does_not_end_is_named(plugin_site: PluginSite) -> None:

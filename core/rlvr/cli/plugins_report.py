@@ -48,6 +48,7 @@ class Report:
             check was not given, or have a bug.
         is_missing_something: Whether one of them was a `PrerequisiteError`.
         hung: Parts that did not return in time, or ended the process.
+        stopped_at: Part and promise at which a signal ended the check, "" where none did.
     """
 
     counts: dict[str, Counter[str]] = field(factory=dict)
@@ -58,6 +59,7 @@ class Report:
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
     hung: set[str] = field(factory=set)
+    stopped_at: str = ""
     _found: dict[str, Finding] = field(factory=dict)
 
     @property
@@ -198,8 +200,12 @@ def print_report(args: argparse.Namespace, report: Report) -> ExitCode:
                 print(f"    {hidden}")
     for text in report.refused:
         print(f"\nnot checked: {text}")
+    if report.stopped_at:
+        print(f"\nstopped before the end of the check, at {report.stopped_at}")
     if report.findings:
         print(f"\n{args.name} breaks promises: {sum(c['fail'] for c in report.counts.values())}")
+    elif report.stopped_at:
+        print(f"{args.name} broke no promise until then")
     elif report.refusing:
         count, parts = len(report.refusing), ", ".join(report.refusing)
         print(
