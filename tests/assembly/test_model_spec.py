@@ -27,7 +27,7 @@ from rlvr.cli.eval_against import prepare
 from rlvr.config.core import RunOptions
 from rlvr.plugins.host import PluginHost
 from rlvr.records.lineage import lineage_of
-from rlvr.records.read_runs import weights_of
+from rlvr.records.read_runs import Trained, checkpoints_at, weights_of
 from tests.conftest import PluginSite
 
 
@@ -151,6 +151,17 @@ def test_a_run_is_a_model(
     assert found.options.origin["train.lr"] == "preset starter"
     assert lineage_of(found.run.model).source.endswith("runs/a/run.json")
     assert model_of(model, TaskSpec(name="t", target="m:x")) == found.run.model
+
+
+def test_the_last_checkpoint_is_that_of_the_last_step(run_a: Path) -> None:
+    """By number: as text, step-1000000 stands before step-999999. Names are no patterns."""
+    for step in (999_999, 1_000_000):
+        shutil.copytree(run_a / "checkpoints" / "step-000020", run_a / f"checkpoints/step-{step}")
+
+    assert weights_of("runs/a") == "near:runs/a/checkpoints/step-1000000/model"
+    assert [path.name for path in checkpoints_at(Trained(run_a))][-1] == "step-1000000"
+    with pytest.raises(CheckpointError, match=r"no checkpoint step-\* of it"):
+        weights_of("runs/a/checkpoints/step-*")
 
 
 def test_a_run_without_weights_is_no_model(run_a: Path) -> None:

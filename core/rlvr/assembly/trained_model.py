@@ -17,7 +17,7 @@ from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import CheckpointError, ConfigError
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.lineage import Lineage, joined, lineage_of
-from rlvr.records.read_runs import Trained, without_checkpoint
+from rlvr.records.read_runs import Trained, checkpoints_at, without_checkpoint
 from rlvr.records.run_directory import RunDir
 from rlvr.teachers.route_spec import models_of
 
@@ -45,10 +45,8 @@ def lineage_in(trained: Trained) -> Lineage:
     Only the latter names problems that a task found during training (`Task.discover`).
     """
     record, source = RunDir.open(trained.run).read_run(), str(trained.run / "run.json")
-    folder = trained.run / "checkpoints"
-    places = [folder / trained.checkpoint] if trained.checkpoint else sorted(folder.glob("step-*"))
     lineages = [Lineage.from_json(record, source)]
-    lineages += [lineage_of(f"path:{place / 'model'}") for place in places[-1:]]
+    lineages += [lineage_of(f"path:{place / 'model'}") for place in checkpoints_at(trained)[-1:]]
     return attrs.evolve(reduce(joined, lineages), source=source)
 
 
