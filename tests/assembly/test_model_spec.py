@@ -267,3 +267,15 @@ def test_what_the_starter_model_is(model: str, looks: bool, is_it: bool) -> None
     chosen = Chosen(task=task, reward=RewardSpec(name="task", target="m:x"), backend=spec)
     found = [vetted_layers(chosen, RunOptions(model=model, dataset=d), None) for d in ("", "own")]
     assert [len(layers) for layers in found] == [is_it, 0], "its preset is for the task's own data"
+
+
+@pytest.mark.parametrize("model", ["runs", "runs/a/checkpoints", "~/runs", "runs/b"])
+def test_a_folder_that_is_no_run_is_refused_as_one(
+    run_a: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, before a backend sees it; the error says how a run and a model are named."""
+    monkeypatch.setenv("HOME", ".")
+    found = "no run of that name" if model == "runs/b" else r"neither a run \(no run.json\)"
+
+    with pytest.raises(ConfigError, match=rf"found: .*{found}.*torch takes.*\n.*write gpt2:"):
+        build_context(configured_for(model), None)

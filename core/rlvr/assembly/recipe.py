@@ -11,7 +11,7 @@ import attrs
 from attrs import field, frozen
 
 from rlvr.assembly.build_part import build, enter, opened
-from rlvr.assembly.compatibility import check_eval_loss, check_together
+from rlvr.assembly.compatibility import check_eval_loss, check_model, check_together
 from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.problems import (
@@ -31,7 +31,6 @@ from rlvr.config.core import (
     VerifyOptions,
 )
 from rlvr.curriculum.select import check_choice
-from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import (
     Advantage,
@@ -155,14 +154,7 @@ def _model_spec(configured: Configured) -> str:
             f"; or a small untrained model, which needs no file: --model gpt2:new {UNTRAINED}"
         )
     model = model_of(configured.run.model, configured.chosen.task, instead)
-    if backend.models and model.partition(":")[0] not in backend.models:
-        raise ConfigError(
-            f"model '{model}' was asked for.",
-            f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
-            "choose another --model or --backend"
-            if ":" in model
-            else f"write {' or '.join(f'{scheme}:{model}' for scheme in backend.models)}",
-        )
+    check_model(model, backend)
     return model
 
 
