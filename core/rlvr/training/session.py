@@ -121,7 +121,6 @@ async def _run(
                 if not resume:
                     _say_what_is_missing(recipe, configured)
                 watch.announce("rlvr_run_started")
-                begun_at = watch.state.step
                 try:
                     state = await train(recipe, watch.state, watch)
                 except asyncio.CancelledError:
@@ -145,7 +144,7 @@ async def _run(
                     with suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
-            watch.say_if_idle(state.step - begun_at)
+            watch.say_if_idle(is_over=True)
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
         except Exception as error:
