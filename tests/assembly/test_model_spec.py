@@ -17,6 +17,7 @@ from rlvr.assembly.configure import configure
 from rlvr.assembly.configured import Chosen, Configured
 from rlvr.assembly.recipe import build_context
 from rlvr.assembly.teachers import model_of
+from rlvr.assembly.trained_model import other_sampling
 from rlvr.assembly.vetted_values import (
     backend_for_model,
     default_model,
@@ -151,6 +152,23 @@ def test_a_run_is_a_model(
     assert found.options.origin["train.lr"] == "preset starter"
     assert lineage_of(found.run.model).source.endswith("runs/a/run.json")
     assert model_of(model, TaskSpec(name="t", target="m:x")) == found.run.model
+
+
+def test_a_run_on_a_runs_model_says_what_that_one_sampled_with(run_a: Path) -> None:
+    """What it was given, where this one has another value: not what its algorithm chose."""
+    record = json.loads((run_a / "run.json").read_text())
+    options = {"max_tokens": 2, "stop": ["x"], "temperature": 0.5, "top_p": 1.0}
+    record["config"] |= {f"sampler.{key}": value for key, value in options.items()}
+    record["origin"] |= {f"sampler.{key}": "command line" for key in options}
+    record["origin"] |= {"sampler.temperature": "algorithm sft"}
+    (run_a / "run.json").write_text(json.dumps(record))
+
+    told = other_sampling(configured_for("runs/a", overrides=["sampler.max_tokens=8"]))
+
+    assert told["run"] == "runs/a"
+    assert told["differs"] == "sampler.max_tokens 2, now 8, sampler.stop x, now "
+    assert told["do"].endswith("sampler.max_tokens=2 sampler.stop=x")
+    assert other_sampling(configured_for("near:elsewhere")) == {}
 
 
 def test_the_last_checkpoint_is_that_of_the_last_step(run_a: Path) -> None:
