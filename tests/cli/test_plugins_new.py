@@ -165,6 +165,19 @@ def test_the_command_that_is_printed_uses_the_part(made: Author) -> None:
     assert max(rewards) > 0.2
 
 
+def test_a_new_task_is_told_how_to_watch_and_to_measure_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line each, for the next steps; other parts have no problems of their own."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", "my-sum"]) == 0
+    *_, watch, measure = capsys.readouterr().out.splitlines()
+    assert watch.startswith("watch: add --callback tensorboard")
+    assert measure.startswith("measure: rlvr eval --plugin my-sum --model RUN ")
+    assert main(["plugins", "new", "my-loss", "--kind", "loss"]) == 0
+    assert "--model RUN" not in capsys.readouterr().out
+
+
 def test_the_check_reads_no_options_of_other_tests(made: Author) -> None:
     """Else it would hold whatever pytest did not run here, all of it with `-n 2`."""
     others = "import os; os.environ['PYTEST_ADDOPTS'] = '--collect-only'\n"
