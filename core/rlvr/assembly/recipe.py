@@ -16,12 +16,12 @@ from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.problems import (
     check_dataset_is_read,
-    posed,
+    problems_to_evaluate,
     train_problems,
     warn_of_unwritable,
 )
 from rlvr.assembly.teachers import model_of, open_teachers
-from rlvr.border.promises import policy_of, problems_of
+from rlvr.border.promises import policy_of
 from rlvr.config.core import (
     CheckpointOptions,
     EvalOptions,
@@ -31,7 +31,6 @@ from rlvr.config.core import (
     VerifyOptions,
 )
 from rlvr.curriculum.select import check_choice
-from rlvr.log import get
 from rlvr.parts import (
     Advantage,
     Backend,
@@ -53,8 +52,6 @@ from rlvr.types import Problem, SamplingParams
 from rlvr.verification.runner import VerificationRunner
 from rlvr.verification.verdict_cache import open_store
 from rlvr.verification.verdict_keys import salt_of
-
-log = get(__name__)
 
 UNTRAINED = (
     "--steps 200 sampler.max_tokens=2 sampler.group_size=32 train.lr=2e-3 grpo.entropy_coef=0.1 "
@@ -255,13 +252,9 @@ async def open_recipe(
         if chosen.curriculum is not None:
             curriculum = await opened(stack, configured, chosen.curriculum, context)
         check_choice(task, problems, train.problems, seed=run.seed, curriculum=curriculum)
-        eval_problems: tuple[Problem, ...] = ()
+        eval_problems = problems_to_evaluate(task, sampler, options)
         evaluation: EvalOptions = options.record("eval")
         if evaluation.samples:
-            eval_problems = posed(task, sampler, problems_of(task, evaluation.split))
-            eval_problems = eval_problems[: evaluation.problems or None]
-            if not eval_problems:
-                log.warning("nothing_to_evaluate", split=evaluation.split)
             check_eval_loss(task, backend, run.backend)
         for teacher in teachers.values():  # each problem needs a route; evals ask of recordings
             check_problems(teacher, [*problems, *(eval_problems if task.is_offline else ())])
