@@ -43,6 +43,7 @@ class Report:
         built_s: Seconds that building each part took.
         skipped: Why promises do not apply, and a promise of each.
         findings: Broken promises.
+        warnings: What breaks no promise, and is likely a mistake.
         refused: What a part said that refused something, and its name.
         refusing: Parts of which one of them was a `ConfigError`: they ask for something that the
             check was not given, or have a bug.
@@ -55,6 +56,7 @@ class Report:
     built_s: dict[str, float] = field(factory=dict)
     skipped: dict[str, str] = field(factory=dict)
     findings: list[Finding] = field(factory=list)
+    warnings: list[str] = field(factory=list)
     refused: dict[str, str] = field(factory=dict)
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
@@ -198,6 +200,8 @@ def print_report(args: argparse.Namespace, report: Report) -> ExitCode:
         if args.verbose:
             for hidden in finding.hides:
                 print(f"    {hidden}")
+    for text in report.warnings:
+        print(f"\nwarning: {text}")
     for text in report.refused:
         print(f"\nnot checked: {text}")
     if report.stopped_at:
