@@ -49,10 +49,11 @@ def test_check_notices_a_difference(tmp_path, capsys):
 
 @pytest.mark.usefixtures("_all_installed")
 def test_every_command_has_a_section():
-    """No command is left out."""
+    """No command is left out; the flags that all have are told once."""
     page = pages()["cli.md"]
 
     assert all(f"## `rlvr {command}`" in page for command in COMMANDS)
+    assert page.count("common flags:") == page.count("  --debug ") == 1
 
 
 @pytest.mark.usefixtures("_all_installed")
