@@ -77,5 +77,6 @@ def test_an_option_that_several_parts_have_is_explained_once():
             assert all(f"`{key}`" in page for key in options_of({spec.option_namespace: config}))
     assert page.count("\n| `torch.device` |") == page.count("\n| `advantage.clip` |") == 1
     assert "\n| `gspo.kl_coef` |" not in page
+    assert "none, tis-\\*, mis-\\* (token" in page  # asterisks, not italics
     assert "As under [`grpo`](#grpo): `gspo.kl_coef`, `gspo.kl_estimator`" in page
     assert "| meaning |\n| --- | --- | --- | --- |\n\n" not in page  # a table without a row
