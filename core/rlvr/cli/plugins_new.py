@@ -28,7 +28,8 @@ _WIDTH = 88
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("name", metavar="NAME", help="lower-case words with hyphens, as `--plugin`")
-    parser.add_argument("--kind", choices=KINDS, default="task", help="its part (default: task)")
+    parts = f"its part: {', '.join(KINDS)} (default: task)"
+    parser.add_argument("--kind", choices=KINDS, default="task", metavar="KIND", help=parts)
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
