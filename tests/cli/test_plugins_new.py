@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import os
 import re
@@ -210,7 +212,9 @@ def test_names_that_mean_something_are_refused(made: Author) -> None:
         "my-task": "the plugin my-task is installed",
         "toy": "there is a task of that name: builtin/toy",
         "there": "rlvr-there exists here",
-        "a" * 300: "too long",  # the same way as where nothing can be written
+        "test": "TestReward would be the name of two classes",
+        "none": "the word for no task",
+        "a" * 300: "it has 300 characters, more than 100",
     }
     (made.folder / "rlvr-there").mkdir()
     before = sorted(made.folder.rglob("*"))
@@ -229,6 +233,27 @@ def test_names_that_mean_something_are_refused(made: Author) -> None:
     assert sorted(p for p in made.folder.rglob("*") if "__pycache__" not in p.parts) == [
         p for p in before if "__pycache__" not in p.parts
     ]
+
+
+def test_what_cannot_be_written_whole_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk, after two of the files: exit 2, and the same name can be tried again."""
+    write, count = Path.write_text, itertools.count()
+
+    def full(path: Path, *given: Any, **options: Any) -> int:
+        if next(count) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, *given, **options)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "write_text", full)
+
+    assert main(["plugins", "new", "whole"]) == 2
+    assert "found: No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert main(["plugins", "new", "whole"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
 
 
 @pytest.fixture(scope="module")
