@@ -67,11 +67,13 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     assert [line["step"] for line in first.metrics] == [1, 2]
     assert set(first.reports) == {0, 2}
     assert first.best == 2
+    assert repr(first).endswith("steps=2, reports=<at steps [0, 2]>, best=2)")
     assert rlvr.train(resume=first.directory, steps=3, **given).steps == 3
     found = rlvr.evaluate("toy", model=str(first.model), samples=2)
     assert found.facts["model"] == str(first.directory)
     assert found.pass1 == found.report.whole.pass1
     assert {len(group.outcomes) for group in found.groups} == {2}
+    assert "Trajectory" not in repr(found)  # what a notebook shows of a cell's last line
 
 
 def test_answers_are_scored_in_order(tmp_path: Path) -> None:

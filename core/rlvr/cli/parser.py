@@ -112,7 +112,9 @@ def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         found = f"there are: {', '.join(choices)}"
         close = nearest(match.group(1), choices)
         hint = f"    did you mean {close!r}?" if close else ""
-        raise UnknownNameError(f"{parser.prog}: {message}", found + hint, do)
+        wrong = message.partition(" (choose from")[0]
+        raise UnknownNameError(f"{parser.prog}: {wrong}", found + hint, do)
+    message = message.replace(", key=value", "")  # argparse takes these words for required
     raise ConfigError(f"{parser.prog}: {message}", do=do)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlvr.border.calls import shown
 from rlvr.config.coerce import coerce
@@ -46,7 +46,7 @@ class FinishedRun:
 
     directory: Path
     steps: int
-    reports: Mapping[int, EvalReport]
+    reports: Mapping[int, EvalReport] = field(repr=lambda reports: f"<at steps {[*reports]}>")
     best: int | None
 
     @property
