@@ -76,6 +76,25 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     assert "Trajectory" not in repr(found)  # what a notebook shows of a cell's last line
 
 
+def test_a_run_is_found_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook that changes its directory has the metrics, and the model."""
+    monkeypatch.chdir(tmp_path)
+    run = rlvr.train("toy", steps=1, out="run", quiet=True, options={"eval.every": 0})
+    monkeypatch.chdir("/")
+
+    assert [line["step"] for line in run.metrics] == [1]
+    assert rlvr.evaluate(model=run.model, samples=1).facts["model"] == str(tmp_path / "run")
+
+
+def test_a_misspelt_name_suggests() -> None:
+    """A notebook shows the message alone."""
+    with pytest.raises(AttributeError, match="no attribute 'trian', did you mean 'train'"):
+        rlvr.trian  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(rlvr, "__wrapped__")
+
+
 def test_answers_are_scored_in_order(tmp_path: Path) -> None:
     """As data or as a file; what cannot be judged is no reward."""
     (name, *_) = [verdict["id"] for verdict in rlvr.score("toy", golden=True)]

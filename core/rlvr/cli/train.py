@@ -38,7 +38,7 @@ class FinishedRun:
     The results of a run.
 
     Attributes:
-        directory: The run directory.
+        directory: The run directory, from the root.
         steps: Steps that were trained.
         reports: Evaluations by step.
         best: Step of the best evaluation that has a checkpoint; None where there is none.
@@ -140,7 +140,7 @@ def train(
     with borrowed():
         finished, _ = run.trained(args, PluginHost.load())
     return FinishedRun(
-        directory=finished.directory,
+        directory=finished.directory.absolute(),
         steps=finished.state.step,
         reports=finished.reports,
         best=best_step(finished.reports),
