@@ -87,7 +87,10 @@ else:
             for module in map(importlib.import_module, PUBLIC):
                 if name in module.__all__:
                     return globals().setdefault(name, getattr(module, name))
-        raise AttributeError(f"module 'rlvr' has no attribute {name!r}")
+        from rlvr.suggest import did_you_mean
+
+        hint = "" if name.startswith("_") else did_you_mean(name, __dir__())
+        raise AttributeError(f"module 'rlvr' has no attribute {name!r}{hint and ', ' + hint}")
 
 
 def __dir__() -> list[str]:

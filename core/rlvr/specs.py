@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import attrs
 from attrs import field, frozen
-from attrs.validators import and_, instance_of, matches_re, optional
 
 from rlvr.errors import ExitCode
 
@@ -38,13 +38,15 @@ _HELD = {"tuple[str, ...]": str, "tuple[float, float]": int | float}
 """What its items are."""
 
 
-def _names_object(_: object, field: Any, value: str) -> None:
-    if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", value):
-        raise ValueError(f"{field.name}={value!r} names no object: write MODULE:OBJECT")
+def _matches(pattern: str, says: str, _: object, field: Any, value: object) -> None:
+    if value is not None and not re.fullmatch(pattern, str(value)):
+        kind = ValueError if isinstance(value, str) else TypeError
+        raise kind(f"{field.name} = {value!r} {says}")
 
 
-_TARGET = and_(instance_of(str), _names_object)
-_NAME = and_(instance_of(str), matches_re(r"[a-z0-9][a-z0-9_+./-]*"))
+_OBJECT = r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", "names no object: write 'MODULE:OBJECT'"
+_WORD = r"(?!none$)[a-z0-9][a-z0-9_+./-]*", "is no name: write lower-case words, not none"
+_TARGET, _NAME = partial(_matches, *_OBJECT), partial(_matches, *_WORD)
 
 
 @frozen(kw_only=True)
@@ -66,7 +68,6 @@ class NamedRecord(_Record):
     """Common attributes. `provider` is the entry point's name, set by the host."""
 
     kind: ClassVar[str] = "record"
-
     name: str = field(validator=_NAME)
     summary: str = ""
     provider: str = ""
@@ -82,9 +83,8 @@ class PartSpec(NamedRecord):
     """Common attributes of the specs of parts."""
 
     kind: ClassVar[str] = "part"
-
     target: str = field(validator=_TARGET)
-    config: str | None = field(default=None, validator=optional(_TARGET))
+    config: str | None = field(default=None, validator=_TARGET)
     namespace: str = ""
 
     @property
@@ -114,12 +114,12 @@ class TaskSpec(PartSpec):
 
     kind: ClassVar[str] = "task"
     reward: str = ""
-    starter: str | None = field(default=None, validator=optional(_TARGET))
+    starter: str | None = field(default=None, validator=_TARGET)
     presets: Mapping[str, Mapping[str, Any]] = field(factory=dict)
     values: Mapping[str, Any] = field(factory=dict)
     reads_several: bool = False
     data: str = ""
-    fit: str | None = field(default=None, validator=optional(_TARGET))
+    fit: str | None = field(default=None, validator=_TARGET)
 
 
 @frozen(kw_only=True)
@@ -128,6 +128,11 @@ class RewardSpec(PartSpec):
 
     kind: ClassVar[str] = "reward"
     bounds: tuple[float, float] = (0.0, 1.0)
+
+    def __attrs_post_init__(self) -> None:
+        super().__attrs_post_init__()
+        if len(self.bounds) != 2 or not self.bounds[0] <= self.bounds[1]:
+            raise ValueError(f"bounds={self.bounds!r} are not (lowest, highest)")
 
 
 @frozen(kw_only=True)
@@ -202,9 +207,9 @@ class BackendSpec(PartSpec):
     trains: bool = True
     starts: tuple[str, ...] = ()
     default_model: str = ""
-    find_model: str | None = field(default=None, validator=optional(_TARGET))
-    facts: str | None = field(default=None, validator=optional(_TARGET))
-    fit: str | None = field(default=None, validator=optional(_TARGET))
+    find_model: str | None = field(default=None, validator=_TARGET)
+    facts: str | None = field(default=None, validator=_TARGET)
+    fit: str | None = field(default=None, validator=_TARGET)
 
 
 @frozen(kw_only=True)
@@ -244,7 +249,6 @@ class AlgorithmSpec(NamedRecord):
     """An algorithm is data: names of its parts and vetted option values."""
 
     kind: ClassVar[str] = "algorithm"
-
     sampler: str
     advantage: str
     loss: str
@@ -265,7 +269,6 @@ class Check(NamedRecord):
     """A prerequisite; `target` gives a `CheckResult`. Required ones stop a run."""
 
     kind: ClassVar[str] = "check"
-
     target: str = field(validator=_TARGET)
     required: bool = True
     is_slow: bool = False
@@ -284,7 +287,6 @@ class CommandSpec(NamedRecord):
     """
 
     kind: ClassVar[str] = "command"
-
     target: str = field(validator=_TARGET)
     is_top: bool = False
     is_interactive: bool = False

@@ -55,6 +55,14 @@ def test_an_unknown_loss_suggests(plugin_site):
     assert "did you mean 'gspo'?" in done.stderr
 
 
+def test_a_reward_called_none_is_none_of_those_there_are(plugin_site):
+    """It is not the empty place of a command without a task."""
+    done = plugin_site.rlvr("score", "--plugin", "toy", "--golden", "--reward", "none")
+
+    assert done.returncode == 3
+    assert "no reward plugin named 'none'" in done.stderr
+
+
 def test_options_of_the_replaced_loss_are_refused_with_the_way_to_have_them(plugin_site):
     """They would change nothing."""
     done = plugin_site.rlvr(

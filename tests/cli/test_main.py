@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 import rlvr
-from rlvr.cli.main import COMMANDS
+from rlvr.cli.main import COMMANDS, main
 
 HEAVY = {"torch", "tinker", "docker", "cocotb", "chess", "transformers", "numpy", "structlog"}
 
@@ -163,6 +164,19 @@ def test_flags_may_stand_between_options(plugin_site):
 
     assert done.returncode == 0, done.stderr
     assert '"value": 0.5' in done.stdout
+
+
+def test_a_path_after_an_equals_sign_is_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Shells leave the ~ of `--out=~/v.jsonl`; it made a folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+
+    assert main(["score", "--plugin", "toy", "--golden", "--out=~/v.jsonl"]) == 0
+    assert (tmp_path / "home" / "v.jsonl").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
 
 
 def test_a_reader_that_goes_away_is_no_error(plugin_site):

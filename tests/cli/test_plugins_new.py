@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
 import os
 import re
@@ -11,14 +13,19 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from attrs import frozen
 from rlvr_process import run_rlvr
 
+from rlvr.border.calls import Border
 from rlvr.cli.main import main
 from rlvr.cli.plugins_new import KINDS, command_of, files_of
-from rlvr.cli.plugins_report import one_line, said
-from rlvr.errors import ConfigError
+from rlvr.cli.plugins_report import mended_by, one_line, said
+from rlvr.errors import ConfigError, PartError
+from rlvr.plugins.author_error import place_of
+from rlvr.specs import TeacherSpec
+from rlvr.testing.offered import Offered
 from tests.conftest import PluginSite
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -53,6 +60,22 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
              "task", "0."),
     "verdict": ("task", "is_right =", "__import__('time').sleep(0.1); is_right =", "task",
                 "on average"),
+    "numbers": ("task", "score01=float(is_right))",
+                "score01=float(is_right), components={'a': None})", "reward",
+                "the reward gave components['a'] = None, which is no finite number"),
+    "again": ("task", "in range(20):", "in ONCE:", "task", "none is left when problems() is"),
+    "refers": ("task", "return Trajectory.from_text(problem.id, problem.payload)",
+               "return problem.payload", "task", "promised: a Trajectory or None; came: '1'"),
+    "spread": ("task", "Trajectory.from_text(problem.id, problem.payload)",
+               "Trajectory.from_text('else', problem.payload)", "task", "a trajectory of 'else'"),
+    "dated": ("task", "digest=answer,", "digest=str(id(answer) + COIN()),", "task",
+              "have different digest"),
+    "folder": ("task", "is_right =", "__import__('os').chdir('/'); is_right =", "reward",
+               "it changed the working directory to /"),
+    "unsaid": ("task", "is_right =", "raise Unsaid\n        is_right =", "task",
+               "Unsaid: (its text raised ValueError)"),
+    "cancels": ("task", "is_right =", "raise KeyboardInterrupt\n        is_right =", "task",
+                "KeyboardInterrupt (rlvr-cancels/rlvr_cancels.py:"),
     "heavy": ("callback", "RLVR_API = 1", "import torch\n\nRLVR_API = 1", "the plugin", "'torch'"),
     "slip": ("callback", "def step_finished", "def step_finish", "callback", "did you mean"),
     "impure": ("curriculum", "step=step)", "step=step + COIN())", "curriculum", "found: 40"),
@@ -62,12 +85,22 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     "value": ("algorithm", "1e-5", "'much'", "algorithm", "train.lr"),
     "record": ("check", "return CheckResult(ok=found is not None, found=found or \"nothing\", "
                "fix=\"apt install python3\")", "return True", "check", "came: True"),
+    "argv": ("command", "def hello(argv: list[str]) -> int:", "def hello() -> int:",
+             "command", "too many positional arguments"),
+    "detached": ("loss", "return sum(terms), {}", "return sum(terms).detach(), {}", "loss",
+                 "a loss without a gradient by the logprobs"),
+    "unlisted": ("curriculum", "return epochs(problems, count, seed=seed, step=step)",
+                 "return None", "curriculum", "choose gave None, no sequence of problems"),
+    "unsaved": ("checkpointer", "return Checkpoint(path=final, step=step, digest=seal)",
+                "return final", "checkpointer", "save gave a PosixPath, no Checkpoint"),
     "called": ("command", "def hello(argv: list[str]) -> int:", "hello = 3\n\n\ndef other(argv):",
                "command", "cannot be called"),
 }  # fmt: skip
 COIN = (
     "\nimport itertools\n_coin = itertools.count()\n\n\ndef COIN():\n    return next(_coin) % 2\n"
 )
+ONCE = "\nONCE = iter(range(20))\n"
+UNSAID = "\n\nclass Unsaid(Exception):\n    def __str__(self):\n        raise ValueError\n"
 SLOW = {"slow", "verdict"}
 SCRIPT = """
 import contextlib, gc, io, json, sys
@@ -241,7 +274,9 @@ def test_names_that_mean_something_are_refused(made: Author) -> None:
         "my-task": "the plugin my-task is installed",
         "toy": "there is a task of that name: builtin/toy",
         "there": "rlvr-there exists here",
-        "a" * 300: "too long",  # the same way as where nothing can be written
+        "test": "TestReward would be the name of two classes",
+        "none": "the word for no task",
+        "a" * 300: "it has 300 characters, more than 100",
     }
     (made.folder / "rlvr-there").mkdir()
     before = sorted(made.folder.rglob("*"))
@@ -262,6 +297,27 @@ def test_names_that_mean_something_are_refused(made: Author) -> None:
     ]
 
 
+def test_what_cannot_be_written_whole_is_not_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A full disk, after two of the files: exit 2, and the same name can be tried again."""
+    write, count = Path.write_text, itertools.count()
+
+    def full(path: Path, *given: Any, **options: Any) -> int:
+        if next(count) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, *given, **options)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "write_text", full)
+
+    assert main(["plugins", "new", "whole"]) == 2
+    assert "found: No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+    assert main(["plugins", "new", "whole"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 6
+
+
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any, str]]:
     """What the check says of a plugin with each fault."""
@@ -271,6 +327,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
             if path == f"rlvr_{name}.py":
                 assert old in text, name
                 text = text.replace(old, new) + (COIN if "COIN" in new else "")
+                text += (ONCE if "ONCE" in new else "") + (UNSAID if "Unsaid" in new else "")
             file = author.folder / f"rlvr-{name}" / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text)
@@ -292,6 +349,9 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, Any
         "absent": ["plugins", "check", "absent"],
         "option": ["plugins", "check", "ids", "idss.x=1"],
         "set": ["plugins", "check", "ids", "--set", "what"],
+        "fewer": ["plugins", "check", "ids", "--problems", "-3"],
+        "never": ["plugins", "check", "ids", "--slow", "nan"],
+        "nobody": ["plugins", "check"],
         "text": ["plugins", "check", "ids"],
         "told": ["plugins", "check", "impure", "--set", "impure.patience=nothing"],
     }
@@ -357,6 +417,26 @@ def test_an_assertion_is_said_by_its_message(message: str, found: str) -> None:
     assert one_line(said(AssertionError(message))) == found
 
 
+def test_nobody_is_told_to_mend_a_library() -> None:
+    """What a part gave it may be wrong: the part is named."""
+    with pytest.raises(PartError) as caught:
+        Border(None, "reward", "__call__", promised="a Reward").call(attrs.evolve, 3)
+
+    cause = caught.value.__cause__  # whose traceback begins in rlvr, not here
+    assert cause is not None
+    assert "/attr" in place_of(cause)
+    assert mended_by(cause, "mine:Reward") == "mend mine:Reward"
+
+
+def test_a_teacher_that_answers_wrongly_does_not_refuse_its_model() -> None:
+    """Only what it cannot read is a refusal, which says what came of it."""
+    offered = Offered(plugin="builtin", model="gpt2:new")
+    spec = TeacherSpec(name="mine", target="mine:Mine", models=("mine",))
+
+    assert offered.unfit(spec, AssertionError("nan")) is None
+    assert "takes mine:..., and raised KeyError: 'x'" in str(offered.unfit(spec, KeyError("x")))
+
+
 def test_an_error_of_three_sentences_is_one_line() -> None:
     """Where a sentence has no full stop, a semicolon says that it ends."""
     error = ConfigError("a was asked for.", "found: no reference", "define Task.reference")
@@ -377,9 +457,13 @@ def test_a_part_that_cannot_be_built_does_not_look_like_success(
 
 def test_words_that_cannot_be_used_are_refused(broken: dict[str, tuple[int, Any, str]]) -> None:
     """No such plugin (3), no such option (2), and an attribute that cannot be read (2)."""
-    codes = {key: broken[key][0] for key in ("absent", "option", "set", "told")}
+    twos = ("option", "set", "told", "fewer", "never", "nobody")
+    codes = {key: broken[key][0] for key in ("absent", *twos)}
 
-    assert codes == {"absent": 3, "option": 2, "set": 2, "told": 2}
+    assert codes == {"absent": 3, **dict.fromkeys(twos, 2)}
+    assert "argument --problems: -3 is no whole number from 1 on\n" in broken["fewer"][2]
+    assert "argument --slow: nan is no time in seconds\n" in broken["never"][2]
+    assert "arguments are required: PLUGIN\n" in broken["nobody"][2]
     assert "PART.NAME=VALUE" in broken["set"][2]
 
 

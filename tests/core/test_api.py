@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import structlog
 from rlvr_process import run_rlvr
@@ -66,11 +67,32 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     assert [line["step"] for line in first.metrics] == [1, 2]
     assert set(first.reports) == {0, 2}
     assert first.best == 2
+    assert repr(first).endswith("steps=2, reports=<at steps [0, 2]>, best=2)")
     assert rlvr.train(resume=first.directory, steps=3, **given).steps == 3
     found = rlvr.evaluate("toy", model=str(first.model), samples=2)
     assert found.facts["model"] == str(first.directory)
     assert found.pass1 == found.report.whole.pass1
     assert {len(group.outcomes) for group in found.groups} == {2}
+    assert "Trajectory" not in repr(found)  # what a notebook shows of a cell's last line
+
+
+def test_a_run_is_found_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A notebook that changes its directory has the metrics, and the model."""
+    monkeypatch.chdir(tmp_path)
+    run = rlvr.train("toy", steps=1, out="run", quiet=True, options={"eval.every": 0})
+    monkeypatch.chdir("/")
+
+    assert [line["step"] for line in run.metrics] == [1]
+    assert rlvr.evaluate(model=run.model, samples=1).facts["model"] == str(tmp_path / "run")
+
+
+def test_a_misspelt_name_suggests() -> None:
+    """A notebook shows the message alone."""
+    with pytest.raises(AttributeError, match="no attribute 'trian', did you mean 'train'"):
+        rlvr.trian  # type: ignore[attr-defined]  # noqa: B018
+    assert not hasattr(rlvr, "__wrapped__")
 
 
 def test_answers_are_scored_in_order(tmp_path: Path) -> None:
@@ -180,6 +202,63 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     for wrong in ("train.lr=1", ["train.lr=1"], 3):
         with pytest.raises(rlvr.ConfigError, match=r'{"train\.lr": 1e-4}'):
             rlvr.train("toy", out=tmp_path / "none", options=wrong)
+
+
+@rlvr.reward
+def mine(problem: rlvr.Problem, trajectory: rlvr.Trajectory) -> rlvr.Reward:
+    return rlvr.Reward(value=1.0, score01=1.0)
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "said"),
+    [
+        (rlvr.train, {"reward": mine}, "parts go by name: `rlvr plugins new`"),
+        (rlvr.train, {"callbacks": [print]}, "no names; parts go by name"),
+        (rlvr.train, {"callbacks": mine}, "no names; parts go by name"),
+        (rlvr.train, {"out": 3}, "neither a text nor a Path$"),
+        (rlvr.train, {"steps": 1.5}, "1.5 is not whole number; it is batches"),
+        (rlvr.train, {"options": {1: 2}}, "give a mapping"),
+        (rlvr.evaluate, {"missing": "skpi"}, "none of wrong, skip\n.*did you mean 'skip'"),
+        (rlvr.evaluate, {"figures": False}, "none of yes, no"),
+        (rlvr.evaluate, {"by": 3}, "no names"),
+        (rlvr.score, {"golden": "yes"}, "neither True nor False"),
+        (rlvr.score, {"completions": 3}, "give a path, or a list"),
+        (rlvr.score, {"completions": [{"id": "toy_a", "completion": {3}}]}, "set is not JSON"),
+        (rlvr.audit, {"mutants": "many"}, "mutants='many'"),
+        (rlvr.audit, {"weak": "x"}, "weak='x'"),
+    ],
+)
+def test_a_value_that_the_flag_does_not_take_is_refused(
+    function: Callable[..., Any], given: dict[str, Any], said: str
+) -> None:
+    """As the command line would, in three sentences; nothing is begun."""
+    with pytest.raises(rlvr.ConfigError, match=said):
+        function("toy", **given)
+
+
+def test_scalars_iterators_and_home_are_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds of a NumPy range, a value of an array, answers of a generator, and a path with ~."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    lr = np.float32(2**-7)
+
+    run = rlvr.train(
+        "toy",
+        steps=np.int64(0),  # type: ignore[arg-type]
+        seed=np.arange(3)[2],
+        out="~/run",
+        options={"train.lr": lr, "sampler.group_size": np.array(2), "eval.every": 0},
+    )
+
+    assert run.directory == tmp_path / "run"
+    used = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
+    assert (used["run.seed"], used["train.lr"], used["sampler.group_size"]) == (2, 2**-7, 2)
+    answer = {"id": "toy_a", "completion": "aaaa"}
+    (tmp_path / "answers.jsonl").write_text(json.dumps(answer) + "\n")
+    once: Any = iter([answer])
+    for source in (once, "~/answers.jsonl"):
+        assert [v["reward"] for v in rlvr.score("toy", completions=source)] == [1.0]
 
 
 @pytest.mark.parametrize("own", [{"processors": [structlog.processors.JSONRenderer()]}, None])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import pickle
 from collections.abc import Sequence
 from typing import Any
@@ -67,3 +68,51 @@ def test_a_loss_says_what_it_needs() -> None:
     assert first()([]) == []
     with pytest.raises(TypeError, match="importance_weighted"):
         rlvr.loss()  # type: ignore[call-arg]
+
+
+def graded(problem: Problem, trajectory: Trajectory, top: float = 1.0) -> Reward:
+    return Reward(value=top, score01=1.0)
+
+
+class Judge:
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+        return Reward(value=0.25, score01=0.0)
+
+
+def test_whatever_can_be_called_is_a_function() -> None:
+    """With its defaults, some of its arguments given, a method, an object; its name stays."""
+    for function, name, value in (
+        (graded, "graded", 1.0),
+        (functools.partial(graded, top=0.5), "graded", 0.5),
+        (Judge(), "Judge", 0.25),
+        (Judge().__call__, "__call__", 0.25),
+    ):
+        made = rlvr.reward(function)
+        assert made.__name__ == name
+        (outcome,) = asyncio.run(VerificationRunner(reward=made()).pairs([(PROBLEM, ANSWER)]))
+        assert isinstance(outcome, Reward)
+        assert outcome.value == value
+
+
+async def slow(groups: Any) -> Any:
+    return groups
+
+
+@pytest.mark.parametrize(
+    ("decorator", "function", "said"),
+    [
+        (rlvr.reward, 3, r"a reward is made of a function \(problem, trajectory\); found: 3"),
+        (rlvr.reward, Judge, "found: <class .*A class derives from rlvr.RewardFn"),
+        (rlvr.reward, length, "A class derives from rlvr.RewardFn"),
+        (rlvr.reward, lambda problem: 1, r"found: <lambda>\(problem\): too many positional"),
+        (rlvr.reward, Judge.__call__, "missing a required argument: 'trajectory'"),
+        (rlvr.advantage, slow, r"\(groups\); found: async def slow, which nobody awaits"),
+        (rlvr.loss(importance_weighted=False), slow, r"\(data, logprobs, outputs\); found: slow"),
+    ],
+)
+def test_what_cannot_be_called_so_is_refused_at_once(
+    decorator: Any, function: Any, said: str
+) -> None:
+    """Where it is decorated, not in the middle of a run."""
+    with pytest.raises(TypeError, match=said):
+        decorator(function)

@@ -19,7 +19,7 @@ from rlvr.cli.plugin_commands import _call
 from rlvr.cli.run import _of_plugins
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS, checked
-from rlvr.specs import AlgorithmSpec, BackendSpec, CommandSpec, PartSpec, TaskSpec
+from rlvr.specs import AlgorithmSpec, BackendSpec, CommandSpec, PartSpec, RewardSpec, TaskSpec
 
 
 class Unprintable:
@@ -134,8 +134,27 @@ def test_each_field_of_a_record_has_its_type(record: type) -> None:
     given = {name: value for name, value in needed.items() if name in names}
     record(**given)
     for name in names:
-        with pytest.raises(TypeError, match=rf"(\.{name} = |'{name}' must be ).*object"):
+        with pytest.raises(TypeError, match=rf"\b{name} = .*object"):
             record(**{**given, name: object()})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"name": "none"}, "name = 'none' is no name: write lower-case words, not none"),
+        ({"name": "My sums"}, "name = 'My sums' is no name"),
+        ({"target": "sums"}, "target = 'sums' names no object: write 'MODULE:OBJECT'"),
+        ({"bounds": (1.0, 0.0)}, r"bounds=\(1.0, 0.0\) are not \(lowest, highest\)"),
+        ({"bounds": (0.0,)}, r"bounds=\(0.0,\) are not"),
+        ({"bounds": (0.0, float("nan"))}, "nan"),
+    ],
+)
+def test_what_a_reward_cannot_be_is_said_in_words(wrong: dict[str, Any], said: str) -> None:
+    """A name that nobody can ask for, a target that names nothing, bounds that hold nothing."""
+    with pytest.raises(ValueError, match=said):
+        RewardSpec(**{"name": "sums", "target": "a:b", **wrong})
+    with pytest.raises(TypeError, match=r"target = <class .* names no object"):
+        RewardSpec(name="sums", target=RewardSpec)  # type: ignore[arg-type]
 
 
 @attrs.frozen(kw_only=True)

@@ -312,6 +312,45 @@ def test_an_answer_that_is_refused_is_a_broken_promise() -> None:
         contract_of(OnToys, make_reward=RefusesAnswers)().test_empty_answer_earns_nothing()
 
 
+class UsesUp(ToyReward):
+    async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+        is_right = float(trajectory.completion == problem.payload[0])
+        problem.payload.append(trajectory.completion)
+        return Reward(value=is_right, score01=is_right)
+
+
+def test_a_problem_that_is_changed_by_judging_is_found(broken: Broken) -> None:
+    """All answers of a group are judged by the same problem; the field is named."""
+
+    def right() -> tuple[Problem, Trajectory]:
+        problem = Problem(id="a", prompt=(), payload=["b"])
+        return problem, Trajectory.from_text("a", "b")
+
+    given: dict[str, Any] = {"make_reward": UsesUp, "right": right, "wrong": tuple, "cheats": tuple}
+    assert broken(OnToys, **given) == {"leaves_the_problem_alone"}
+    with pytest.raises(AssertionError, match="it changed payload"):
+        contract_of(OnToys, **given)().test_leaves_the_problem_alone()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"components": {"a": "b"}}, "no finite number"),
+        ({"evidence": {"a": object()}}, "evidence that is no JSON"),
+        ({"cost_s": float("inf")}, "cost_s = inf"),
+    ],
+)
+def test_a_verdict_that_a_run_would_refuse_is_none(wrong: dict[str, Any], said: str) -> None:
+    """The kit holds each field to what the runner does."""
+
+    class Wrong(ToyReward):
+        async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:
+            return attrs.evolve(await super().__call__(problem, trajectory), **wrong)
+
+    with pytest.raises(AssertionError, match=said):
+        contract_of(OnToys, make_reward=Wrong)().test_right_answer_earns_the_top()
+
+
 def test_a_child_left_running_is_found() -> None:
     """A process that outlives its verification is named."""
     try:

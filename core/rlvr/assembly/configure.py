@@ -247,7 +247,7 @@ def _choose(
     task = registry.task(run.task) if run.task else NO_TASK
     wanted = run.reward or task.reward or task.name
     owner = "" if run.reward else task.provider
-    reward = find("reward", wanted, owner) if wanted != NO_TASK.name else None
+    reward = find("reward", wanted, owner) if run.reward or task is not NO_TASK else None
     found: dict[str, Any] = {}
     if needs == "run":
         algorithm = found["algorithm"] = find("algorithm", run.algo)

@@ -63,6 +63,6 @@ class Configured:
 
 
 STARTER = "starter"
-NO_TASK = specs.TaskSpec(name="none", target="rlvr:none")
-NO_REWARD = specs.RewardSpec(name="none", target="rlvr:none")
+NO_TASK = specs.TaskSpec(name="no-task", target="rlvr:none")
+NO_REWARD = specs.RewardSpec(name="no-reward", target="rlvr:none")
 """In place of task and reward where `rlvr config show` was given none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,18 +78,18 @@ def evaluate(
         ConfigError, PluginError, PrerequisiteError: It cannot begin.
         CheckpointError: The run has no checkpoint.
     """
+    from rlvr.cli import evaluate as command
     from rlvr.cli.eval_sources import crossed
-    from rlvr.cli.evaluate import prepared, save
     from rlvr.evaluation.breakdown import breakdown
     from rlvr.evaluation.compare_models import compare
 
     run = model if isinstance(model, Path) else None
     args = arguments(
+        command,
         options,
         plugin=plugin,
         model=None if run else model,
         run_dir=run,
-        completions=None if completions is None else _source(completions),
         report=report,
         against=against,
         task=task,
@@ -99,7 +100,7 @@ def evaluate(
         samples=samples,
         split=split,
         missing=missing,
-        by=listed(by),
+        by=listed("by", by),
         figures=figures,
         workers=workers,
         seed=seed,
@@ -107,6 +108,7 @@ def evaluate(
         config=config,
         preset=preset,
     )
+    args.completions = None if completions is None else _source(completions)
 
     def told(side: Evaluated, **more: Any) -> Evaluation:
         if side.besides.broken is not None:
@@ -118,10 +120,10 @@ def evaluate(
 
     with borrowed():
         setup()
-        evaluated, other = prepared(args, PluginHost.load())
+        evaluated, other = command.prepared(args, PluginHost.load())
         with writing_to(args.out_file):
             this = evaluated()
-            save(this, args)
+            command.save(this, args)
         if other is None:
             return told(this)
         that = other()
@@ -132,14 +134,18 @@ def evaluate(
 def _source(completions: Answers) -> str | bytes:
     """The path of answers, or what a file of them would hold."""
     if isinstance(completions, str | Path):
-        return str(completions)
-    if not all(isinstance(answer, Mapping) for answer in completions):
+        return os.path.expanduser(completions)
+    try:
+        answers: list[Any] = list(completions)
+        if not all(isinstance(answer, Mapping) for answer in answers):
+            raise TypeError("they are no mappings")
+        return b"".join(json.dumps(dict(a)).encode() + b"\n" for a in answers) or b"\n"
+    except (TypeError, ValueError) as error:
         raise ConfigError(
             "answers were to be judged.",
-            f"found: completions={shown(completions)}",
+            f"found: completions={shown(completions)}: {error}",
             'give a path, or a list of {"id": ..., "completion": text}',
-        )
-    return b"".join(json.dumps(dict(answer)).encode() + b"\n" for answer in completions) or b"\n"
+        ) from None
 
 
 def score(
@@ -186,18 +192,12 @@ def score(
     """
     from rlvr.assembly.configure import configure
     from rlvr.assembly.prerequisites import check_prerequisites
-    from rlvr.cli.score import scored
+    from rlvr.cli import score as command
 
-    if (completions is None) != golden:
-        raise ConfigError(
-            "answers were to be scored.",
-            "found: both completions and golden" if golden else "found: no answers",
-            "give completions=, or golden=True for the data set's references",
-        )
     args = arguments(
+        command,
         options,
         plugin=plugin,
-        completions=None if completions is None else _source(completions),
         golden=golden,
         task=task,
         reward=reward,
@@ -205,18 +205,26 @@ def score(
         split=split,
         workers=workers,
         seed=seed,
+        out_file=out,
         config=config,
         preset=preset,
     )
+    if (completions is None) != golden:
+        raise ConfigError(
+            "answers were to be scored.",
+            "found: both completions and golden" if golden else "found: no answers",
+            "give completions=, or golden=True for the data set's references",
+        )
+    args.completions = None if completions is None else _source(completions)
     with borrowed():
         setup()
         host = PluginHost.load()
         configured = configure(args, host, needs="score")
         check_prerequisites(host, configured.chosen.task.provider)
-        with writing_to(None if out is None else str(out)):
-            records, _ = scored(configured, args)
-            if out is not None:
-                write_out(Path(out), "".join(json.dumps(record) + "\n" for record in records))
+        with writing_to(args.out_file):
+            records, _ = command.scored(configured, args)
+            if args.out_file:
+                write_out(Path(args.out_file), "".join(json.dumps(r) + "\n" for r in records))
     return records
 
 
@@ -265,26 +273,27 @@ def audit(
         ConfigError, PluginError, PrerequisiteError: It cannot begin.
         UnknownNameError: `only` names a problem that there is not.
     """
-    from rlvr.cli.audit import audited
+    from rlvr.cli import audit as command
 
     args = arguments(
+        command,
         options,
         plugin=plugin,
         task=task,
         reward=reward,
         dataset=dataset,
         split=split,
-        only=listed(only),
+        only=listed("only", only),
         mutants=mutants,
         repeats=repeats,
         weak=weak,
         workers=workers,
         seed=seed,
-        out_file=None if out is None else str(out),
+        out_file=out,
         config=config,
         preset=preset,
     )
     with borrowed():
         setup()
-        file, _, _ = audited(args, PluginHost.load())
+        file, _, _ = command.audited(args, PluginHost.load())
     return file.to_json()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from rlvr.config.coerce import names_in
@@ -13,6 +14,18 @@ from rlvr.errors import RlvrError
 from rlvr.specs import PartSpec
 
 LIST_HELP = "a,b (or a JSON list, for names with commas)"
+
+
+def from_on(least: int) -> Callable[[str], int]:
+    """The type of a flag that takes a whole number from `least` on."""
+
+    def whole(text: str) -> int:
+        with suppress(ValueError):
+            if (value := int(text)) >= least:
+                return value
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from {least} on")
+
+    return whole
 
 
 def add_json_flag(parser: argparse.ArgumentParser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -46,7 +47,7 @@ class CommandParser(argparse.ArgumentParser):
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse; flags may stand between positional words where no subcommand follows."""
         if self._is_intermixing or not self._takes_words():
-            return super().parse_known_args(args, namespace)
+            return self._at_home(*super().parse_known_args(args, namespace))
         words = list(sys.argv[1:] if args is None else args)
         part_flags = None
         if self.has("overrides"):
@@ -58,6 +59,16 @@ class CommandParser(argparse.ArgumentParser):
             self._is_intermixing = False
         if part_flags is not None:
             parsed.part_flags = part_flags
+        return parsed, rest
+
+    def _at_home(
+        self, parsed: argparse.Namespace, rest: list[str]
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """Paths with their `~` replaced: shells leave it in `--out=~/run`."""
+        for flag in self._actions:
+            path = getattr(parsed, flag.dest, None)
+            if isinstance(path, str) and flag.metavar in ("DIR", "FILE", "PATH"):
+                setattr(parsed, flag.dest, os.path.expanduser(path))
         return parsed, rest
 
     def error(self, message: str) -> NoReturn:
@@ -112,7 +123,9 @@ def refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         found = f"there are: {', '.join(choices)}"
         close = nearest(match.group(1), choices)
         hint = f"    did you mean {close!r}?" if close else ""
-        raise UnknownNameError(f"{parser.prog}: {message}", found + hint, do)
+        wrong = message.partition(" (choose from")[0]
+        raise UnknownNameError(f"{parser.prog}: {wrong}", found + hint, do)
+    message = message.replace(", key=value", "")  # argparse takes these words for required
     raise ConfigError(f"{parser.prog}: {message}", do=do)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
 import json
 import os
 import tempfile
@@ -17,12 +18,12 @@ from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.border.calls import told_by
 from rlvr.border.promises import problems_of
 from rlvr.cli import audit
-from rlvr.cli.options import add_json_flag
+from rlvr.cli.options import add_json_flag, from_on
 from rlvr.cli.parser import CommandParser
 from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_kit import run_kit
 from rlvr.cli.plugins_report import Report, named, print_report
-from rlvr.cli.watchdog import Watchdog, add_limit_flag
+from rlvr.cli.watchdog import Watchdog, add_limit_flag, seconds
 from rlvr.cli.watched_child import descendants, kill
 from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import Layer, resolve
@@ -56,11 +57,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--task", default="toy", help="problems for a reward that no task names")
     parser.add_argument("--model", default="", metavar="SPEC", help="of its backends and teachers")
     parser.add_argument(
-        "--problems", type=int, default=8, metavar="N",
+        "--problems", type=from_on(1), default=8, metavar="N",
         help="problems of each task whose verdicts are audited (8)",
     )  # fmt: skip
     parser.add_argument(
-        "--slow", type=float, default=10.0, metavar="S",
+        "--slow", type=seconds, default=10.0, metavar="S",
         help="seconds that building a part, listing problems or one verdict may take (10)",
     )  # fmt: skip
     parser.add_argument(
@@ -213,11 +214,12 @@ def _check_record(spec: Any, offered: Offered, report: Report, limit: Deadline) 
                 with limit.on(part, asked, spec.target):
                     told_by(spec, spec.target, CheckResult, "a CheckResult")
             case CommandSpec():
-                asked = "it can be imported and called."
+                asked = "it can be imported, and called with a list of words."
                 with limit.on(part, asked, spec.target):
                     found = load_object(spec.target, spec.provider)
                 if not callable(found):
                     raise TypeError(f"{spec.target} cannot be called")
+                inspect.signature(found).bind([])
     except HungError as error:
         report.hang(part, asked, error, spec.target)
     except Exception as error:  # the plugin border

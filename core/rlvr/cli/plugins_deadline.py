@@ -15,7 +15,8 @@ from attrs import define, evolve, field
 from rlvr.cli.plugins_report import Report
 from rlvr.cli.watchdog import IMPORT_S, Watchdog
 from rlvr.cli.watched_child import Step
-from rlvr.plugins.author_error import place_at_work
+from rlvr.errors import PartError
+from rlvr.plugins.author_error import place_at_work, said
 
 _AGAIN_S = 5.0
 """Time that an interrupted part has to clean up, before it is interrupted again."""
@@ -41,6 +42,7 @@ class Deadline:
         report: What the parent then prints.
         watchdog: Tells the parent of each step.
         has_fired: Whether this step, or the last one, was interrupted.
+        is_cancelled: Whether a person pressed Ctrl-C.
     """
 
     limit_s: float
@@ -48,6 +50,7 @@ class Deadline:
     report: Report
     watchdog: Watchdog
     has_fired: bool = field(default=False, init=False)
+    is_cancelled: bool = field(default=False, init=False)
 
     @contextmanager
     def on(self, part: str, asked: str, target: str) -> Iterator[None]:
@@ -56,6 +59,7 @@ class Deadline:
 
         Raises:
             HungError: It took longer than the limit; says so, and where the part was.
+            PartError: It raised a KeyboardInterrupt of its own.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -70,6 +74,10 @@ class Deadline:
             at = f"; it was at {where}" if where else ""
             raise HungError(f"it did not return within {self.limit_s:g} s{at}")
 
+        def cancel(signum: int, frame: FrameType | None) -> None:
+            self.is_cancelled = True
+            signal.default_int_handler(signum, frame)
+
         limit = f", at most {self.limit_s:g} s (--limit)" if self.limit_s else ""
         step = Step(
             words=f"{part}{limit}: {asked}",
@@ -79,12 +87,20 @@ class Deadline:
             note_s=self.note_s,
         )
         begun, handler = time.monotonic(), signal.signal(signal.SIGALRM, interrupt)
+        if is_heard := signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, cancel)
         left_s, again_s = signal.getitimer(signal.ITIMER_REAL)
         self.watchdog.begin(step)
         self._set_alarm()
         try:
             yield
+        except KeyboardInterrupt as error:
+            if isinstance(error, HungError) or self.is_cancelled:
+                raise
+            raise PartError(said(error)) from error
         finally:
+            if is_heard:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.setitimer(signal.ITIMER_REAL, 0)
             # what it left goes on until the next step: a thread, a `__del__`
             rest_s = self.limit_s and max(self.limit_s, IMPORT_S)

@@ -15,6 +15,8 @@ from pluggy import HookimplMarker
 from rlvr.border.calls import spec_of
 from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_report import Report, named
+from rlvr.errors import PartError
+from rlvr.plugins import author_error
 from rlvr.specs import PartSpec
 
 if TYPE_CHECKING:
@@ -76,6 +78,10 @@ class _Kit:
         except HungError as error:
             self.report.hang(part, asked, error, target)
             raise _Overdue from None
+        except Exception as error:
+            if _has_text(error):
+                raise
+            raise PartError(author_error.said(error)) from None  # pytest would fail at its text
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         part, _ = self._part(report.nodeid)
@@ -92,12 +98,16 @@ class _Kit:
             self.report.warnings.append(f"{self._part(nodeid)[0]}: {warning_message.message}")
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
+        import pytest
+
         from rlvr.testing.contract import NoVerdictError  # here: it needs pytest
 
         part, target = self._part(node.nodeid)
         error = call.excinfo.value
         if isinstance(error, _Overdue):
             return
+        if isinstance(error, pytest.fail.Exception):
+            error = AssertionError(error.msg)
         spec = vars(self.contracts[node.nodeid.split("::")[1]]).get("spec")
         if spec is not None and (refusal := self.offered.unfit(spec, error)):
             self.report.refuse(part, refusal)
@@ -118,6 +128,13 @@ class _Kit:
 
 class _Overdue(Exception):
     """The promise of a part that did not return: it is in the report already."""
+
+
+def _has_text(error: Exception) -> bool:
+    try:
+        return str(error) is not None
+    except Exception:  # the plugin border: its __str__ is the plugin's
+        return False
 
 
 def _promise(test: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib.util
 import keyword
 import re
@@ -10,9 +11,11 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rlvr import testing
+from rlvr.border.calls import article
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.errors import ConfigError, ExitCode
 from rlvr.install import pip_install, rlvr_command
@@ -23,6 +26,8 @@ KINDS = {record.kind: (hook, record) for hook, record in OFFERS.items()}
 """Kind of part to the hook that offers it and the record that the hook yields."""
 _TEMPLATE = Path(__file__).with_name("new_plugin.toml")
 _WIDTH = 88
+_LONGEST = 100
+"""Characters of a name: the files that installers make of it have longer names."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -42,17 +47,20 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
     folder = Path(f"rlvr-{args.name}")
     try:
         check_name(args.name, args.kind, host, folder)
-        for name, text in files_of(args.name, args.kind).items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            print(path)
+        files = files_of(args.name, args.kind)
+        with TemporaryDirectory(prefix=".rlvr-", dir=".") as place:  # all of it, or nothing
+            for name, text in files.items():
+                path = Path(place) / folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            (Path(place) / folder).rename(folder)
     except OSError as error:
         raise ConfigError(
             f"the package of the plugin {args.name} was to be written to {folder}.",
             f"found: {error.strerror or error}",
             "choose another name, or go to a folder that you may write",
         ) from error
+    print(*(folder / name for name in files), sep="\n")
     check = rlvr_command("plugins", "check", args.name)
     print(f"next: {pip_install('-e', str(folder.resolve()))} && {check}")
     if command := command_of(args.name, args.kind):
@@ -67,8 +75,8 @@ def check_name(name: str, kind: str, host: PluginHost, folder: Path) -> None:
     Reject a name that no new plugin can have.
 
     Raises:
-        ConfigError: It is no lower-case identifier with hyphens, it means something already, or
-            the folder exists: nothing is overwritten.
+        ConfigError: It is no lower-case identifier with hyphens, it (or a class called after it)
+            means something already, or the folder exists: nothing is overwritten.
     """
     from rlvr.cli.main import COMMANDS, OFFERED  # main imports the module of this command
 
@@ -80,8 +88,12 @@ def check_name(name: str, kind: str, host: PluginHost, folder: Path) -> None:
         found = "it is not made of lower-case letters, digits and single hyphens"
     elif name.partition("-")[0] == "rlvr":
         found = "rlvr- is put before it anyway"
+    elif len(name) > _LONGEST:
+        found = f"it has {len(name)} characters, more than {_LONGEST}"
     elif keyword.iskeyword(name):
         found = "it is a word of Python"
+    elif name == "none":
+        found = f"none is the word for no {kind}"
     elif name in {**COMMANDS, **OFFERED}:
         found = f"rlvr {name} is a command"
     elif name.replace("-", "_") in CORE_OPTIONS:
@@ -89,14 +101,26 @@ def check_name(name: str, kind: str, host: PluginHost, folder: Path) -> None:
     elif rivals := [s.origin for s in host.plugins if s.name == name]:
         found = f"the plugin {name} is installed ({rivals[0]})"
     elif rivals := [s.full_name for s in specs if s.name == name]:
-        found = f"there is a {kind} of that name: {rivals[0]}"
+        found = f"there is {article(kind)} {kind} of that name: {rivals[0]}"
     elif importlib.util.find_spec(module) is not None:
         found = f"a module {module} can be imported already"
+    elif twice := "".join(_twice(path, text) for path, text in files_of(name, kind).items()):
+        found = f"{twice} would be the name of two classes in it"
     elif folder.exists() or folder.is_symlink():
         found = f"{folder} exists here, and nothing is overwritten"
     if found:
         asked = f"a new plugin was to be called {name!r}."
         raise ConfigError(asked, f"found: {found}", "choose another name, such as my-sums")
+
+
+def _twice(path: str, text: str) -> str:
+    """A name that a Python file defines, and defines or imports once more; "" without one."""
+    names = [
+        name
+        for node in (ast.parse(text).body if path.endswith(".py") else ())
+        for name in [getattr(node, "name", ""), *(a.name for a in getattr(node, "names", ()))]
+    ]
+    return next((name for name in names if name and names.count(name) > 1), "")
 
 
 def command_of(name: str, kind: str) -> str:

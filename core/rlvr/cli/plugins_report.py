@@ -169,7 +169,7 @@ def cause_of(error: BaseException) -> str:
 
 def mended_by(error: BaseException, target: str) -> str:
     """The innermost line of the author's code in the traceback, else what the spec names."""
-    return f"mend {author_error.place_of(error) or target}"
+    return f"mend {author_error.place_of(error, in_library=False) or target}"
 
 
 def print_report(args: argparse.Namespace, report: Report) -> ExitCode:

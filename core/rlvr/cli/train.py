@@ -8,23 +8,28 @@ mapping: `{"train.lr": 1e-4}`. Mistakes raise the errors that the command line r
 from __future__ import annotations
 
 import json
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
+import os
+from argparse import Action, ArgumentParser, Namespace
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from attrs import frozen
+from attrs import field, frozen
 
 from rlvr.border.calls import shown
+from rlvr.config.coerce import coerce
 from rlvr.errors import ConfigError
 from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
 from rlvr.records.run_directory import RunDir
+from rlvr.suggest import did_you_mean
 from rlvr.types import EvalReport
 
 __all__ = ["FinishedRun", "train"]
 
 Options = Mapping[str, Any]
+_NAMES = "parts go by name: `rlvr plugins new` writes a package that gives yours one"
 
 
 @frozen(kw_only=True)
@@ -33,7 +38,7 @@ class FinishedRun:
     The results of a run.
 
     Attributes:
-        directory: The run directory.
+        directory: The run directory, from the root.
         steps: Steps that were trained.
         reports: Evaluations by step.
         best: Step of the best evaluation that has a checkpoint; None where there is none.
@@ -41,7 +46,7 @@ class FinishedRun:
 
     directory: Path
     steps: int
-    reports: Mapping[int, EvalReport]
+    reports: Mapping[int, EvalReport] = field(repr=lambda reports: f"<at steps {[*reports]}>")
     best: int | None
 
     @property
@@ -107,10 +112,11 @@ def train(
             named.
         RunInterruptedError: Ctrl-C; a checkpoint was written.
     """
-    from rlvr.cli.run import trained
+    from rlvr.cli import run
     from rlvr.training.best_checkpoint import best_step
 
     args = arguments(
+        run,
         options,
         quiet=quiet,
         plugin=plugin,
@@ -122,7 +128,7 @@ def train(
         algo=algo,
         sampler=sampler,
         curriculum=curriculum,
-        callbacks=None if callbacks is None else listed(callbacks),
+        callbacks=None if callbacks is None else listed("callbacks", callbacks),
         steps=steps,
         max_staleness=max_staleness,
         seed=seed,
@@ -132,26 +138,72 @@ def train(
         preset=preset,
     )
     with borrowed():
-        finished, _ = trained(args, PluginHost.load())
+        finished, _ = run.trained(args, PluginHost.load())
     return FinishedRun(
-        directory=finished.directory,
+        directory=finished.directory.absolute(),
         steps=finished.state.step,
         reports=finished.reports,
         best=best_step(finished.reports),
     )
 
 
-def listed(names: Sequence[str] | str) -> str:
-    """Names, or what a flag says of them, as a flag takes them; "" for none."""
-    return names if isinstance(names, str) else json.dumps(list(names)) if names else ""
+def listed(name: str, names: Sequence[str] | str) -> str:
+    """
+    Names, or what a flag says of them, as a flag takes them; "" for none.
+
+    Raises:
+        ConfigError: They are no texts.
+    """
+    if isinstance(names, str):
+        return names
+    found: list[Any] = list(names) if isinstance(names, Iterable) else [names]
+    if not all(isinstance(one, str) for one in found):
+        raise _refused(name, names, f"no names; {_NAMES}")
+    return json.dumps(found) if found else ""
 
 
-def arguments(options: Options | None, *, quiet: bool = True, **flags: Any) -> Namespace:
-    """The namespace that the command's parser makes of these flags."""
-    texts = {name: str(v) if isinstance(v, Path) else v for name, v in flags.items()}
-    if not isinstance(options or {}, Mapping):
+def arguments(
+    command: ModuleType, options: Options | None, *, quiet: bool = True, **flags: Any
+) -> Namespace:
+    """
+    The namespace that the parser of the command makes of these flags.
+
+    Raises:
+        ConfigError: A value is none that its flag takes.
+    """
+    parser = ArgumentParser()
+    command.configure(parser)
+    texts = {a.dest: _taken(a, flags[a.dest]) for a in parser._actions if a.dest in flags}
+    if not isinstance(options or {}, Mapping) or not all(isinstance(k, str) for k in options or {}):
         raise ConfigError(
             "options were given.", f"found: {shown(options)}", 'give a mapping: {"train.lr": 1e-4}'
         )
     given = {"flag_options": dict(options or {}), "overrides": []}
     return Namespace(**texts, **given, verbosity=-quiet, json=quiet)
+
+
+def _taken(flag: Action, value: Any) -> Any:
+    """What a flag takes of a value: a number, one of its choices, True or False, else a text."""
+    name = {"out_file": "out", "run_dir": "model"}.get(flag.dest, flag.dest)
+    if value is None:
+        return None
+    if flag.type in (int, float):
+        try:
+            return coerce(value, flag.type)
+        except ValueError as error:
+            raise _refused(name, value, f"{error}; it is {flag.help}") from None
+    if flag.nargs == 0:
+        if not isinstance(value, bool):
+            raise _refused(name, value, "neither True nor False")
+        return value
+    if flag.choices and value not in (choices := list(map(str, flag.choices))):
+        did = did_you_mean(str(value), choices)
+        raise _refused(name, value, f"none of {', '.join(choices)}", did)
+    if not isinstance(value, str | Path):
+        of = f"; {_NAMES}" if flag.metavar == "NAME" else ""
+        raise _refused(name, value, f"neither a text nor a Path{of}")
+    return os.path.expanduser(value)  # the shell does it elsewhere
+
+
+def _refused(name: str, value: object, why: str, do: str = "") -> ConfigError:
+    return ConfigError(f"{name}={shown(value)} was given.", f"found: {why}", do)

@@ -175,11 +175,12 @@ def with_plugins(
 def add_limit_flag(parser: argparse.ArgumentParser, default_s: float, what: str) -> None:
     """Declare `--limit`; `what` happens after it."""
     words = f"seconds after which {what}; 0: never ({default_s:g})"
-    parser.add_argument("--limit", type=_seconds, default=default_s, metavar="S", help=words)
+    parser.add_argument("--limit", type=seconds, default=default_s, metavar="S", help=words)
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """The type of a flag that takes a time."""
     with suppress(ValueError):
         if 0 <= (time_s := float(text)) < math.inf:
             return time_s
-    raise argparse.ArgumentTypeError(f"{text} is no time in seconds (0: no limit)")
+    raise argparse.ArgumentTypeError(f"{text} is no time in seconds")

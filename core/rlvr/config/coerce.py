@@ -32,6 +32,8 @@ def coerce(value: Any, wanted: Any, *, is_typed: bool = False) -> Any:
         ValueError: It cannot be that type.
         TypeError: The annotation is none that options may have.
     """
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()  # a scalar of NumPy or torch
     if is_optional(wanted):
         if value is None or (isinstance(value, str) and value.lower() in _NONE):
             return None

@@ -7,7 +7,7 @@ from math import comb
 from typing import Any
 
 import attrs
-from attrs import frozen
+from attrs import field, frozen
 
 from rlvr.errors import ConfigError
 from rlvr.evaluation.breakdown import Breakdown, kinds_of
@@ -156,7 +156,7 @@ class Evaluation:
 
     report: Breakdown
     facts: Mapping[str, Any]
-    groups: Sequence[ScoredGroup]
+    groups: Sequence[ScoredGroup] = field(repr=False)
     figures: Sequence[Metric] = ()
     against: Evaluation | None = None
     comparison: Comparison | None = None

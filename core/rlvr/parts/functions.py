@@ -20,14 +20,17 @@ def reward(function: Callable[..., Any]) -> type[RewardFn]:
 
     What comes back is a class: name it as a spec's `target`, or build it with `name()`. The same
     holds for `advantage` and `loss`.
+
+    Raises:
+        TypeError: It is no function, or cannot be called so. A class derives from the part's base.
     """
-    made: type[RewardFn] = _part(RewardFn, function)
+    made: type[RewardFn] = _part(RewardFn, function, "problem, trajectory", may_wait=True)
     return made
 
 
 def advantage(function: Callable[..., Any]) -> type[Advantage]:
     """An advantage of a function `(groups) -> rows (P, G)`, see `Advantage.__call__`."""
-    made: type[Advantage] = _part(Advantage, function)
+    made: type[Advantage] = _part(Advantage, function, "groups")
     return made
 
 
@@ -40,6 +43,7 @@ def loss(
         made: type[Loss] = _part(
             Loss,
             function,
+            "data, logprobs, outputs",
             needs=needs or Needs(),
             importance_weighted=importance_weighted,
             is_policy_gradient=is_policy_gradient,
@@ -49,14 +53,29 @@ def loss(
     return decorate
 
 
-def _part(base: type, function: Callable[..., Any], **attributes: Any) -> Any:
+def _part(
+    base: type, function: Callable[..., Any], given: str, *, may_wait: bool = False, **of: Any
+) -> Any:
+    named = getattr(function, "func", function)  # of a partial
+    name = getattr(named, "__name__", type(named).__name__)
+    asked = f"a {base.kind} is made of a function ({given})"  # type: ignore[attr-defined]
+    if isinstance(function, type) or not callable(function):
+        raise TypeError(f"{asked}; found: {function!r}. A class derives from rlvr.{base.__name__}")
+    try:
+        inspect.signature(function).bind(*given.split(", "))
+    except TypeError as error:
+        raise TypeError(f"{asked}; found: {name}{inspect.signature(function)}: {error}") from None
+    is_async = inspect.iscoroutinefunction(function)
+    if is_async and not may_wait:
+        raise TypeError(f"{asked}; found: async def {name}, which nobody awaits")
+
     def called(self: Any, *given: Any) -> Any:
         return function(*given)
 
     async def waited(self: Any, *given: Any) -> Any:
         return await function(*given)
 
-    call = waited if inspect.iscoroutinefunction(function) else called
-    names = {"__call__": call, "__doc__": function.__doc__, **attributes}
-    names |= {"__module__": function.__module__, "__qualname__": function.__qualname__}
-    return type(base)(function.__name__, (base,), names)
+    names = {"__call__": waited if is_async else called, "__doc__": function.__doc__, **of}
+    names["__module__"] = named.__module__
+    names["__qualname__"] = getattr(named, "__qualname__", name)
+    return type(base)(name, (base,), names)

@@ -51,13 +51,13 @@ def said(error: BaseException) -> str:
     return f"{text} ({place})" if place else text
 
 
-def place_of(error: BaseException) -> str:
+def place_of(error: BaseException, *, in_library: bool = True) -> str:
     """
     `FILE:LINE` of the author's code that an error came from, "" where there is none.
 
     It is the innermost call outside rlvr, Python and the installed libraries that are no plugins;
     of an error without such a call, that of its cause; else the innermost call that rlvr made into
-    a library. A syntax error names its own line.
+    a library, if that is wanted. A syntax error names its own line.
     """
     chain = list(_chain(error, _LONGEST_CHAIN))
     for one in chain:
@@ -66,7 +66,7 @@ def place_of(error: BaseException) -> str:
     calls = [list(_calls(one)) for one in chain]
     authors = [[call for call in made if _is_authors(call[0])] for made in calls]
     libraries = [[call for call in _after_ours(made) if _is_foreign(call[0])] for made in calls]
-    for found in filter(None, [*authors, *libraries]):
+    for found in filter(None, [*authors, *(libraries if in_library else ())]):
         file, line = found[-1]
         return f"{_shown(file)}:{line}"
     return ""

@@ -150,7 +150,7 @@ class AdvantageContract(LearningPartContract):
             group = _group(0, rewards)
             keep = is_kept(part, group)
             assert keep == is_kept(part, group)
-            if part.is_group_relative and any(_numbers(part([group])[0])):
+            if part.is_group_relative and any(_numbers(credited(part, [group])[0])):
                 assert keep, rewards
 
     def test_reads_the_distributions_that_it_needs(self) -> None:

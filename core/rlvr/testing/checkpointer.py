@@ -160,13 +160,15 @@ class CheckpointerContract(Contract):
         self, directory: Path, step: int, state: dict[str, Any], backend: TinyBackend
     ) -> Checkpoint:
         checkpoint = self._do(directory, "save", step, state, backend)
-        assert isinstance(checkpoint, Checkpoint)
+        assert isinstance(checkpoint, Checkpoint), (
+            f"save gave a {type(checkpoint).__name__}, no Checkpoint"
+        )
         assert checkpoint.step == step
         return checkpoint
 
     def _load(self, directory: Path, which: Checkpoint, backend: TinyBackend) -> dict[str, Any]:
         state = self._do(directory, "load", which, backend)
-        assert isinstance(state, dict)
+        assert isinstance(state, dict), f"load gave a {type(state).__name__}, no dict"
         return state
 
     def _list(self, directory: Path) -> list[Checkpoint]:

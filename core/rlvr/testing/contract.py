@@ -12,6 +12,8 @@ from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
+
 from rlvr.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +30,18 @@ class Contract:
     unless the override is marked `pytest.mark.xfail(reason=...)`: a known failure is told, not
     hidden.
     """
+
+    def setup_method(self) -> None:
+        """Remember the environment and the folder: pytest calls it before each test."""
+        self._before = dict(os.environ), Path.cwd()
+
+    def teardown_method(self) -> None:
+        """Restore them, so that the next test sees that a part changes them again."""
+        variables, folder = self._before
+        if dict(os.environ) != variables:
+            os.environ.clear()
+            os.environ.update(variables)
+        os.chdir(folder)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -109,18 +123,17 @@ async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
     The outcome of a reward, whose `__call__` may be a plain function or a coroutine.
 
     Raises:
-        NoVerdictError: It returned something else, or raised a ConfigError.
+        NoVerdictError: It returned what a run refuses, or raised a ConfigError.
     """
-    from rlvr.types import Failed, Reward, Unscorable  # here: they need numpy
-    from rlvr.verification.verdict import fault_of_outcome
+    from rlvr.verification.verdict import fault_of_outcome  # here: it needs numpy
 
     try:
         found = reward(problem, trajectory)
         found = await found if inspect.isawaitable(found) else found
     except ConfigError as error:  # which refuses no answer: a run counts it as a failure to judge
         raise NoVerdictError(f"a verdict, or VerifierError; it raised {error!r}") from error
-    if not isinstance(found, Reward | Unscorable | Failed):
-        raise NoVerdictError(f"the reward gave {fault_of_outcome(found)}")
+    if fault := fault_of_outcome(found):
+        raise NoVerdictError(f"the reward gave {fault}")
     return found
 
 
@@ -154,7 +167,13 @@ def nothing_changed() -> Iterator[None]:
     names = {*before, *os.environ}
     changed = sorted(name for name in names if before.get(name) != os.environ.get(name))
     assert not changed, f"it changed environment variables: {', '.join(changed)}"
-    assert Path.cwd() == folder
+    assert Path.cwd() == folder, f"it changed the working directory to {Path.cwd()}"
+
+
+def differing(one: Any, other: Any) -> str:
+    """The fields in which two records of one kind differ, as a list in words."""
+    names = [field.name for field in attrs.fields(type(one))]
+    return ", ".join(name for name in names if getattr(one, name) != getattr(other, name))
 
 
 def not_given(contract: Contract, factory: str) -> NotImplementedError:

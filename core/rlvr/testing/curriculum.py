@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, cast
 
+from rlvr.border.calls import shown
 from rlvr.parts import Curriculum
 from rlvr.testing.contract import Contract, check_declarations, check_part, not_given
 from rlvr.types import Message, PassRate, Problem
@@ -51,12 +52,11 @@ class CurriculumContract(Contract):
         for count in (1, 3, len(problems), 2 * len(problems) + 1):
             for step in (0, 1, 7, 1000):
                 for history in ({}, self._history(problems, step)):
-                    chosen = self.make_curriculum().choose(
-                        problems, count, seed=1, step=step, history=history
-                    )
-                    assert len(chosen) == count, (count, step, len(chosen))
+                    chosen = _chosen(self.make_curriculum(), problems, count, step, history)
+                    came = f"{len(chosen)} problems of {count} at step {step}"
+                    assert len(chosen) == count, came
                     strange = {problem.id for problem in chosen} - known
-                    assert not strange, strange
+                    assert not strange, f"ids that it was not given: {sorted(strange)}"
 
     def test_is_a_function_of_its_arguments(self) -> None:
         """Called again, out of order, or on a new object: the same problems."""
@@ -101,7 +101,7 @@ class CurriculumContract(Contract):
         history: dict[str, PassRate] = {}
         line = []
         for step in range(steps):
-            chosen = curriculum().choose(problems, 3, seed=1, step=step, history=dict(history))
+            chosen = _chosen(curriculum(), problems, 3, step, dict(history))
             line.append([problem.id for problem in chosen])
             for name in line[-1]:
                 count = history[name].count + 1 if name in history else 1
@@ -110,7 +110,7 @@ class CurriculumContract(Contract):
 
     def _ids(self, curriculum: Curriculum, problems: Sequence[Problem], step: int) -> list[str]:
         history = self._history(problems, step)
-        chosen = curriculum.choose(problems, 3, seed=1, step=step, history=history)
+        chosen = _chosen(curriculum, problems, 3, step, history)
         return [problem.id for problem in chosen]
 
     def _history(self, problems: Sequence[Problem], step: int) -> dict[str, PassRate]:
@@ -120,3 +120,17 @@ class CurriculumContract(Contract):
             for i, problem in enumerate(problems[::2])
             if step > 0
         }
+
+
+def _chosen(
+    curriculum: Curriculum,
+    problems: Sequence[Problem],
+    count: int,
+    step: int,
+    history: Mapping[str, PassRate],
+) -> Sequence[Problem]:
+    """What it chose, if these are problems."""
+    found: object = curriculum.choose(problems, count, seed=1, step=step, history=history)
+    is_listed = isinstance(found, Sequence) and all(isinstance(one, Problem) for one in found)
+    assert is_listed, f"choose gave {shown(found)}, no sequence of problems"
+    return cast("Sequence[Problem]", found)

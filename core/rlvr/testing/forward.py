@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from attrs import frozen
 
+from rlvr.checks import check_loss
 from rlvr.parts import Loss
 from rlvr.testing.distilling import VOCABULARY
 from rlvr.testing.tools import require_torch
@@ -98,8 +99,9 @@ class Forward:
         return attrs.evolve(self, outputs=found)
 
     def through(self, loss: Loss, data: Sequence[Datum]) -> tuple[Any, dict[str, float]]:
-        """Call the loss as the backend does."""
-        return loss(data, self.logprobs, self.outputs)
+        """Call the loss as the backend does, which refuses what it cannot use."""
+        value, metrics = check_loss(loss, loss(data, self.logprobs, self.outputs), self.logprobs)
+        return value, metrics
 
     def gradients(self) -> list[np.ndarray]:
         """

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 import pytest
 
+from rlvr.border.calls import shown
 from rlvr.parts import Loss, NamedForm
 from rlvr.testing.contract import check_declarations, not_given
 from rlvr.testing.distilling import met, taught
@@ -68,13 +69,12 @@ class LossContract(LearningPartContract):
         """The loss is one differentiable number; metrics are finite floats under string names."""
         data, forward = self._case()
         value, metrics = forward.through(met(self.make_loss()), data)
-        assert value.ndim == 0
         assert value.requires_grad
-        assert math.isfinite(value.item())
+        assert math.isfinite(value.item()), f"the loss is {value.item()}"
         for name, number in metrics.items():
             assert isinstance(name, str), name
-            assert type(number) is float, (name, number)
-            assert math.isfinite(number), (name, number)
+            assert type(number) is float, f"metric {name!r} is {shown(number)}, not a float"
+            assert math.isfinite(number), f"metric {name!r} is {number}"
 
     @_computed
     def test_zero_advantages_give_no_policy_gradient(self) -> None:

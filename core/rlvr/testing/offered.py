@@ -17,11 +17,13 @@ from rlvr.assembly.configure import declare
 from rlvr.assembly.configured import NO_REWARD, NO_TASK, STARTER, Chosen, Configured
 from rlvr.assembly.recipe import sampling_of
 from rlvr.assembly.teachers import model_of
+from rlvr.border.promises import reference_of
 from rlvr.config.core import CORE_OPTIONS
 from rlvr.config.layers import Layer, overrides_layer, resolve
 from rlvr.config.schema import options_of
 from rlvr.errors import ConfigError, PluginError, PrerequisiteError, UnknownNameError
 from rlvr.parts import BuildContext, Task
+from rlvr.plugins.author_error import said
 from rlvr.plugins.discovery import discover
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
@@ -119,15 +121,17 @@ class Offered:
         return self.model or model_of(STARTER, Registry(self.host).task("toy"))
 
     def unfit(self, spec: PartSpec, error: Exception) -> Exception | None:
-        """An error of the part as a refusal of what it was given; None: its own fault."""
+        """An error of the part as a refusal of what it was given; None: a fault of its own."""
         if isinstance(error, ConfigError | PrerequisiteError):
             return error
         schemes = getattr(spec, "models", ())
-        if not schemes or self._model.partition(":")[0] in schemes:
+        if isinstance(error, AssertionError) or not schemes:
+            return None
+        if self._model.partition(":")[0] in schemes:
             return None
         return ConfigError(
             f"it was given the model {self._model}.",
-            f"found: it takes {', '.join(f'{scheme}:...' for scheme in schemes)}",
+            f"found: it takes {', '.join(f'{s}:...' for s in schemes)}, and raised {said(error)}",
             "name one: --model SPEC",
         )
 
@@ -194,7 +198,7 @@ class Offered:
         spec = self.task_of(reward)
         task: Task = self.build(spec)
         for problem in task.problems("all"):
-            if (reference := task.reference(problem)) is not None:
+            if (reference := reference_of(task, problem)) is not None:
                 return problem, reference
         raise ConfigError(
             f"the reward {reward.name} was to judge a right answer.",

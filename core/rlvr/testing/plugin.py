@@ -75,7 +75,8 @@ class PluginContract(Contract):
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout.splitlines()[-1]) == []  # it may print
+        found = json.loads(done.stdout.splitlines()[-1])  # it may print
+        assert not found, f"importing {self.module} imports {', '.join(map(repr, found))}"
 
     def test_every_hook_is_known(self) -> None:
         """No `rlvr_...` function is misspelt, unmarked, or takes what its hook does not give."""
@@ -130,7 +131,12 @@ class PluginContract(Contract):
         """A part's target can be called with `(config, context)`."""
         for spec in offers(self._import()):
             if isinstance(spec, PartSpec):
-                inspect.signature(_resolve(spec.target)).bind(object(), object())
+                try:
+                    inspect.signature(_resolve(spec.target)).bind(object(), object())
+                except TypeError as error:
+                    raise AssertionError(
+                        f"{spec.kind} {spec.name!r}, {spec.target}: {error}"
+                    ) from None
 
     def test_every_option_has_a_help_line_and_a_default(self) -> None:
         """Config fields were made with `rlvr.option`, the records are frozen and build bare."""

@@ -22,6 +22,7 @@ from rlvr.testing.contract import (
     Contract,
     check_declarations,
     check_part,
+    differing,
     judged,
     not_given,
     nothing_changed,
@@ -117,7 +118,17 @@ class RewardContract(Contract):
         twice = self._judge(*(case for case in cases for _ in range(2)))
         anew = self._judge(*cases)
         for case, first, second, third in zip(cases, twice[::2], twice[1::2], anew, strict=True):
-            assert _verdict(first) == _verdict(second) == _verdict(third), case[0].id
+            verdicts = [_verdict(outcome) for outcome in (first, second, third)]
+            said = f"verdicts of an answer to {case[0].id!r}: {', then '.join(map(str, verdicts))}"
+            assert verdicts[0] == verdicts[1] == verdicts[2], said
+
+    def test_leaves_the_problem_alone(self) -> None:
+        """Judging an answer does not change the problem: others are judged by it too."""
+        problem, answer = self.right()
+        before = pickle.loads(pickle.dumps(problem))
+        is_comparable = before == problem
+        self._judge((problem, answer))
+        assert not is_comparable or before == problem, f"it changed {differing(before, problem)}"
 
     @on_open("make_reward")
     async def test_judges_several_at_once(self, reward: RewardFn) -> None:

@@ -11,13 +11,14 @@ from typing import Any, ClassVar
 import pytest
 
 from rlvr.border.abilities import warnings_of
-from rlvr.border.promises import fault_of_problem
+from rlvr.border.promises import fault_of_problem, reference_of
 from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
 from rlvr.testing.contract import (
     Contract,
     KitWarning,
     check_declarations,
     check_part,
+    differing,
     judged,
     not_given,
     on_open,
@@ -90,6 +91,8 @@ class TaskContract(TaskAbilities, Contract):
         """No declared split is empty, and every problem has a prompt and its split's name."""
         for split in self.splits:
             problems = list(task.problems(split))
+            again = "none is left when problems() is called again: make them anew in each call"
+            assert problems or list(task.problems("all")), again
             assert problems, f"split {split!r} is empty"
             for problem in problems:
                 fault = fault_of_problem(problem, task)
@@ -125,7 +128,9 @@ class TaskContract(TaskAbilities, Contract):
             for split in self.splits:
                 first, second = (list(one.problems(split)) for one in (task, other))
                 assert [p.id for p in first] == [p.id for p in second]
-                assert first == second
+                for one, again in zip(first, second, strict=True):
+                    says = f"two loads of {one.id!r} have different {differing(one, again)}"
+                    assert one == again, says
 
     @on_open("make_task")
     async def test_choices_are_functions_of_step_and_history(self, task: Task) -> None:
@@ -152,7 +157,8 @@ class TaskContract(TaskAbilities, Contract):
     async def test_problems_pickle(self, task: Task) -> None:
         """A problem crosses process borders and comes back equal."""
         for problem in task.problems("all"):
-            assert pickle.loads(pickle.dumps(problem)) == problem, problem.id
+            copy = pickle.loads(pickle.dumps(problem))
+            assert copy == problem, f"{problem.id!r} has another {differing(copy, problem)}"
 
     @on_open("make_task")
     async def test_prompt_does_not_hold_the_answer(self, task: Task) -> None:
@@ -160,7 +166,7 @@ class TaskContract(TaskAbilities, Contract):
         held, references = dict[str, str](), 0
         for problem in task.problems("all"):
             prompt = _squeeze(" ".join(message.content for message in problem.prompt))
-            if (reference := task.reference(problem)) is None:
+            if (reference := reference_of(task, problem)) is None:
                 continue
             references += 1
             for text in map(_squeeze, _texts(reference)):
@@ -211,7 +217,7 @@ class TaskContract(TaskAbilities, Contract):
         """Reference answers are judged right; at least one problem has one."""
         judged = 0
         for problem in task.problems("all"):
-            reference = task.reference(problem)
+            reference = reference_of(task, problem)
             if reference is None:
                 continue
             outcome = await self._judge(problem, reference)
@@ -241,7 +247,8 @@ class TaskContract(TaskAbilities, Contract):
                     of = f"the answer {answer!r} to {problem.id!r} is judged"
                     assert outcome.score01 < 1.0, f"{of} right (score01 = 1)"
                     wrong = f"{of} value = {outcome.value:g}, not {self.bottom:g}"
-                    assert outcome.value == pytest.approx(self.bottom), wrong
+                    is_lowest = outcome.value == pytest.approx(self.bottom)
+                    assert is_lowest, f"{wrong}, the bottom of its bounds"
 
     # --- helpers --------------------------------------------------------------------------------
 
