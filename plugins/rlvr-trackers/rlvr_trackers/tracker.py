@@ -8,8 +8,8 @@ import os
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from functools import partial
 from typing import Any, ClassVar
 
@@ -71,6 +71,8 @@ class Tracker(Callback):
     """Name of the callback, of the extra that installs it, and of its file in the run directory."""
     module: ClassVar[str]
     """Module to import."""
+    reports: ClassVar[tuple[str, str]] = ("", "")
+    """Variable and value by which the library reports nothing to its makers; offline or not."""
     advice: ClassVar[str]
     """What a person checks when the tracker fails."""
 
@@ -84,7 +86,8 @@ class Tracker(Callback):
         del context
         self.options = config
         try:
-            self.library: Any = importlib.import_module(self.module)
+            with self._without_reports():
+                self.library: Any = importlib.import_module(self.module)
         except ImportError as error:
             raise PrerequisiteError(
                 f"the callback {self.name!r} needs the Python module {self.module!r}.",
@@ -139,7 +142,8 @@ class Tracker(Callback):
             self._kept |= json.loads(self._file.read_text(encoding="utf-8"))
         self._is_open = True  # also where it fails half-way
         known = self._kept["id"]
-        self._kept["id"] = self.start(run, public_config(run), known)
+        with self._without_reports():
+            self._kept["id"] = self.start(run, public_config(run), known)
         if known and (reached := self.reached()) is not None:
             last = self._kept["last"]
             self._kept["last"] = {entry: min(step, reached) for entry, step in last.items()}
@@ -181,6 +185,19 @@ class Tracker(Callback):
 
         self._guarded(entry, logged)
 
+    @contextmanager
+    def _without_reports(self) -> Iterator[None]:
+        """Set the variable `reports`, unless a person did, for the library and its processes."""
+        variable, value = self.reports
+        if not variable or variable in os.environ:
+            yield
+            return
+        os.environ[variable] = value
+        try:
+            yield
+        finally:
+            os.environ.pop(variable, None)
+
     def _keep(self) -> None:
         beside = self._file.with_suffix(".new")
         beside.write_text(json.dumps(self._kept), encoding="utf-8")
@@ -191,7 +208,8 @@ class Tracker(Callback):
         Do it in a thread of its own and wait for it `timeout_s`; a failure switches this off.
 
         The thread is a daemon: one that hangs for ever does not keep the process. Trackers print
-        what they like; it goes to standard error, for results stand on standard output.
+        what they like; it goes to standard error, for results stand on standard output. They can
+        ask nobody: no person sits before a run.
         """
         if not self._is_on:
             return
@@ -204,9 +222,14 @@ class Tracker(Callback):
                 raised.append(error)
 
         thread = threading.Thread(target=caught, name=f"tracker-{self.name}", daemon=True)
-        with redirect_stdout(sys.stderr):
-            thread.start()
-            thread.join(self.options.timeout_s)
+        before = sys.stdin
+        try:
+            with redirect_stdout(sys.stderr), open(os.devnull, encoding="utf-8") as nothing:
+                sys.stdin = nothing
+                thread.start()
+                thread.join(self.options.timeout_s)
+        finally:
+            sys.stdin = before
         if thread.is_alive():
             self._is_open = False
             self._give_up(what, f"no answer in {self.options.timeout_s:g} s")

@@ -37,6 +37,7 @@ class Wandb(Tracker):
     """
 
     name = module = "wandb"
+    reports = ("WANDB_ERROR_REPORTING", "false")
     advice = "check the network and `wandb login`, or set wandb.mode=offline"
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import itertools
 import json
 import os
@@ -194,6 +195,36 @@ def test_an_evaluation_is_logged_with_the_numbers_of_the_run_directory(tmp_path:
 
     assert numbers == evaluation_numbers(evaluated())
     assert (numbers["eval/pass1"], numbers["eval/seconds"]) == (1.0, 0.25)
+
+
+def test_a_tracker_can_ask_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question finds no terminal and no answer: it does not wait, nor hold the process's end."""
+    asked, typed = [], io.StringIO("yes")
+    monkeypatch.setattr(sys, "stdin", typed)
+    tracker = Lines(start=lambda: asked.extend([sys.stdin.isatty(), sys.stdin.read()]))
+
+    tracker.run_started(run=run_in(tmp_path))
+
+    assert asked == [False, ""]
+    assert sys.stdin is typed
+
+
+@pytest.mark.parametrize(("before", "seen"), [(None, "false"), ("true", "true")])
+def test_a_library_reports_nothing_to_its_makers_unless_a_person_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, seen: str
+) -> None:
+    """Its variable is set while it starts, and left as it was."""
+    monkeypatch.delenv("LINES_REPORTS", raising=False)
+    if before is not None:
+        monkeypatch.setenv("LINES_REPORTS", before)
+    found: list[str | None] = []
+    tracker = Lines(start=lambda: found.append(os.environ.get("LINES_REPORTS")))
+    tracker.reports = ("LINES_REPORTS", "false")  # type: ignore[misc]  # a class's, of one here
+
+    tracker.run_started(run=run_in(tmp_path))
+
+    assert found == [seen]
+    assert os.environ.get("LINES_REPORTS") == before
 
 
 def test_nothing_a_tracker_prints_stands_on_standard_output(
