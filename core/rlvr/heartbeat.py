@@ -7,8 +7,10 @@ import re
 import sys
 import threading
 import time
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import accumulate
 from typing import Any, TextIO
 
 __all__ = ["harmless", "hush", "is_coloured", "is_redrawn", "redraw", "tells"]
@@ -59,6 +61,14 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
     return _CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
+def columns(text: str) -> int:
+    """Columns of a terminal that the text takes: two a Chinese character or an emoji."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
 def say(text: str) -> None:
     """A line on standard error, at once; no progress line is due after it."""
     print(harmless(text), file=sys.stderr, flush=True)
@@ -99,7 +109,8 @@ def redraw(text: str) -> None:
     text = harmless(text, keep="")
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns
-        text = text[: width - 1] if width else text  # a line that wraps is not overwritten whole
+        if width:  # a line that wraps is not overwritten whole
+            text = text[: sum(end < width for end in accumulate(map(columns, text)))]
     print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlvr import is_coloured, is_redrawn, log
+from rlvr.cli.output import table
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,6 +134,14 @@ def test_colours_on_a_terminal_unless_no_color_is_set():
 def test_a_redrawn_line_fits_the_terminal():
     """A line that wraps could not be overwritten whole: it is cut before the last column."""
     assert on_terminal("from rlvr import redraw; redraw(100 * 'x')", 40) == "\r\x1b[K" + 39 * "x"
+    assert on_terminal("from rlvr import redraw; redraw(100 * '字')", 40) == "\r\x1b[K" + 19 * "字"
+
+
+def test_a_table_lines_up_where_characters_are_wide():
+    """Two columns each, as a terminal draws them; marks on letters take none."""
+    text = table(("NAME", "N"), [("字字", 1), ("e\u0301", 2), ("a\nb", 3)])
+
+    assert text.split("\n") == ["NAME  N", "字字  1", "e\u0301     2", "a\\nb  3"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from rlvr.heartbeat import harmless
+from rlvr.heartbeat import columns, harmless
 
 
 def table(
@@ -18,8 +18,11 @@ def table(
     """Left-aligned columns, two spaces apart; `widths` are least widths of the first ones."""
     cells = [[harmless(str(cell), keep="") for cell in row] for row in [header, *rows]]
     least = [*widths, *([0] * (len(header) - len(widths)))]
-    wide = [max(least[i], *(len(row[i]) for row in cells)) for i in range(len(header))]
-    lines = ("  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)) for row in cells)
+    wide = [max(least[i], *(columns(row[i]) for row in cells)) for i in range(len(header))]
+    lines = (
+        "  ".join(c + " " * (w - columns(c)) for c, w in zip(row, wide, strict=True))
+        for row in cells
+    )
     return "\n".join(line.rstrip() for line in lines)
 
 
