@@ -60,10 +60,16 @@ def _plain(value: Any) -> Any:
 
 
 def close_identity(directory: RunDir, outcome: str, step: int) -> None:
-    """Write how the run ended; where that fails, the error that ended it is the one to show."""
+    """
+    Write how the run ended; where that fails, the error that ended it is the one to show.
+
+    A resume that was refused before it was marked as running leaves the record as it was.
+    """
     if (directory.path / "run.json").exists():
         try:
-            directory.update_run(status=outcome, finished=now(), step=step)
+            record = directory.read_run()
+            if (record.get("status"), record.get("pid")) == ("running", os.getpid()):
+                directory.update_run(status=outcome, finished=now(), step=step)
         except (ConfigError, OSError) as error:
             log.error("outcome_not_written", outcome=outcome, error=str(error))
 
