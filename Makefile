@@ -36,7 +36,7 @@ test-all: ## the same with thorough tests, and each sandbox for each case
 	@$(MAKE) --no-print-directory CHOSEN="not serial" test
 
 tested:
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 1 \
 	  --durations 20 --durations-min 2 -m "$(CHOSEN)" $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m serial $(PYTEST_ARGS) $$(grep -rl --include='test_*.py' mark.serial \
 	  tests plugins rlvr-* examples) || [ $$? -eq 5 ] # 5: none was selected

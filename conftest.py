@@ -21,6 +21,15 @@ for _number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(_number, lambda *_: None)
 
 
+# Tests are collected as millions of objects that stay: looking for garbage finds none.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Garbage is collected again while tests run."""
+    gc.enable()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _lasts() -> None:
     """What is there before a file of tests is not looked at again by each garbage collection."""

@@ -133,11 +133,14 @@ def hush() -> None:
 
 
 @contextmanager
-def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]:
+def heartbeat(
+    command: str, *, interval_s: float = INTERVAL_S, place: Callable[[], str] = str
+) -> Iterator[None]:
     """
     Say on standard error what the command is at, whenever nothing was said for `interval_s`.
 
-    That interval doubles after each such line, up to `LONGEST_S`.
+    That interval doubles after each such line, up to `LONGEST_S`. `place` says where in a plugin's
+    code the command is, "" where it is in none.
     Nothing is said on a terminal that redraws lines: displays are drawn there.
     """
     global _doing, _is_hushed
@@ -153,11 +156,13 @@ def heartbeat(command: str, *, interval_s: float = INTERVAL_S) -> Iterator[None]
         while not over.wait(min(0.5, interval_s / 4)):
             if _is_hushed or time.monotonic() - _said_at < silence_s:
                 continue
-            told = ""
+            told = at = ""
             with suppress(Exception):  # another thread changes what is read: the next beat tells it
                 told = _doing() if _doing is not None else ""
+            with suppress(Exception):
+                at = place()
             words = f"rlvr: {command}: at work for {time.monotonic() - begun:.0f} s"
-            say(words + (f", {told}" if told else ""))
+            say(words + f", {told}" * bool(told) + f"; at {at}" * bool(at))
             silence_s = min(2 * silence_s, LONGEST_S)
 
     thread = threading.Thread(target=beat, daemon=True, name="rlvr-heartbeat")

@@ -17,6 +17,7 @@ from rlvr.assembly.configure import configure
 from rlvr.assembly.configured import Chosen, Configured
 from rlvr.assembly.recipe import build_context
 from rlvr.assembly.teachers import model_of
+from rlvr.assembly.trained_model import other_sampling
 from rlvr.assembly.vetted_values import (
     backend_for_model,
     default_model,
@@ -27,7 +28,7 @@ from rlvr.cli.eval_against import prepare
 from rlvr.config.core import RunOptions
 from rlvr.plugins.host import PluginHost
 from rlvr.records.lineage import lineage_of
-from rlvr.records.read_runs import weights_of
+from rlvr.records.read_runs import Trained, checkpoints_at, weights_of
 from tests.conftest import PluginSite
 
 
@@ -153,6 +154,34 @@ def test_a_run_is_a_model(
     assert model_of(model, TaskSpec(name="t", target="m:x")) == found.run.model
 
 
+def test_a_run_on_a_runs_model_says_what_that_one_sampled_with(run_a: Path) -> None:
+    """What it was given, where this one has another value: not what its algorithm chose."""
+    record = json.loads((run_a / "run.json").read_text())
+    options = {"max_tokens": 2, "stop": ["x"], "temperature": 0.5, "top_p": 1.0}
+    record["config"] |= {f"sampler.{key}": value for key, value in options.items()}
+    record["origin"] |= {f"sampler.{key}": "command line" for key in options}
+    record["origin"] |= {"sampler.temperature": "algorithm sft"}
+    (run_a / "run.json").write_text(json.dumps(record))
+
+    told = other_sampling(configured_for("runs/a", overrides=["sampler.max_tokens=8"]))
+
+    assert told["run"] == "runs/a"
+    assert told["differs"] == "sampler.max_tokens 2, now 8, sampler.stop x, now "
+    assert told["do"].endswith("sampler.max_tokens=2 sampler.stop=x")
+    assert other_sampling(configured_for("near:elsewhere")) == {}
+
+
+def test_the_last_checkpoint_is_that_of_the_last_step(run_a: Path) -> None:
+    """By number: as text, step-1000000 stands before step-999999. Names are no patterns."""
+    for step in (999_999, 1_000_000):
+        shutil.copytree(run_a / "checkpoints" / "step-000020", run_a / f"checkpoints/step-{step}")
+
+    assert weights_of("runs/a") == "near:runs/a/checkpoints/step-1000000/model"
+    assert [path.name for path in checkpoints_at(Trained(run_a))][-1] == "step-1000000"
+    with pytest.raises(CheckpointError, match=r"no checkpoint step-\* of it"):
+        weights_of("runs/a/checkpoints/step-*")
+
+
 def test_a_run_without_weights_is_no_model(run_a: Path) -> None:
     """Nor is a checkpoint that is not there, or a run that names no kind of model."""
     with pytest.raises(CheckpointError, match=r"no checkpoint step-000004 of it\n.*last one"):
@@ -256,3 +285,15 @@ def test_what_the_starter_model_is(model: str, looks: bool, is_it: bool) -> None
     chosen = Chosen(task=task, reward=RewardSpec(name="task", target="m:x"), backend=spec)
     found = [vetted_layers(chosen, RunOptions(model=model, dataset=d), None) for d in ("", "own")]
     assert [len(layers) for layers in found] == [is_it, 0], "its preset is for the task's own data"
+
+
+@pytest.mark.parametrize("model", ["runs", "runs/a/checkpoints", "~/runs", "runs/b"])
+def test_a_folder_that_is_no_run_is_refused_as_one(
+    run_a: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, before a backend sees it; the error says how a run and a model are named."""
+    monkeypatch.setenv("HOME", ".")
+    found = "no run of that name" if model == "runs/b" else r"neither a run \(no run.json\)"
+
+    with pytest.raises(ConfigError, match=rf"found: .*{found}.*torch takes.*\n.*write gpt2:"):
+        build_context(configured_for(model), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -71,6 +72,27 @@ def test_without_problems_to_evaluate_there_is_no_score(rlvr: Call, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("nothing_to_evaluate") == 1
     assert "pass@1" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["eval.split=nosuch", "eval.samples=1"], 2, "split 'nosuch' was to be evaluated"),
+        (
+            ["eval.split=train", "eval.samples=0", "--steps=0"],
+            0,
+            "nothing_is_evaluated .* found='eval.samples=0'",
+        ),
+    ],
+)
+def test_a_split_that_is_chosen_in_vain_is_said(
+    words: list[str], code: int, said: str, rlvr: Call
+) -> None:
+    """Refused where it has no problem, a warning where nothing is evaluated."""
+    done = rlvr("run", "--plugin", "toy", "--out", "r", *words)
+
+    assert done.returncode == code, done.stderr
+    assert re.search(said, done.stderr)
 
 
 def test_golden_without_any_reference_is_no_result(rlvr: Call, tmp_path: Path) -> None:

@@ -8,18 +8,21 @@ import re
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rlvr_process import start_rlvr
 
+from rlvr.cli import main as command_line
 from rlvr.cli.main import main
 from rlvr.cli.plugins_deadline import Deadline
 from rlvr.cli.plugins_new import files_of
 from rlvr.cli.plugins_report import Report
 from rlvr.cli.watchdog import Watchdog
 from rlvr.cli.watched_child import Step, descendants
+from rlvr.heartbeat import heartbeat
 from tests.conftest import PluginSite
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -121,6 +124,33 @@ def test_a_part_that_does_not_return_is_a_finding(
     assert time.monotonic() - begun < 90
 
 
+SLOW = "__import__('time').sleep(1)  # HERE"
+AWAITS = "await __import__('asyncio').sleep(1)  # HERE"
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "work"),
+    [("holding", "async def", SLOW), ("threaded", "def", SLOW), ("awaiting", "async def", AWAITS)],
+)
+def test_a_silent_command_names_the_line_that_a_part_is_at(
+    name: str, start: str, work: str, site_here: PluginSite, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Whether a reward holds the event loop, runs in a thread or waits."""
+    text = files_of(name, "task")[f"rlvr_{name}.py"].replace(JUDGE, f"        {work}\n{JUDGE}", 1)
+    text = text.replace("async def __call__", f"{start} __call__")
+    file = site_here.add(name, text, module=f"rlvr_{name}")
+    line = text.split("# HERE")[0].count("\n") + 1
+    monkeypatch.setattr(command_line, "heartbeat", partial(heartbeat, interval_s=0.05))
+    answer = site_here.home / "answer.jsonl"
+    answer.write_text(json.dumps({"id": f"{name}-0", "completion": "1"}) + "\n")
+
+    assert main(["score", "--plugin", name, "--completions", str(answer)]) == 0
+
+    said = re.findall(r"rlvr: score: at work for .*; at (.*)", capsys.readouterr().err)
+    assert f"{file}:{line} (__call__)" in said, said
+
+
 def sleeping() -> set[str]:
     """Process ids of the programs that the plugin `child` starts."""
     found = set()
@@ -211,11 +241,21 @@ def test_what_a_step_left_is_watched_until_the_next_one(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_a_check_that_hangs(number: int, plugin_site: PluginSite) -> None:
-    """Sent to the command alone; a second Ctrl-C waits for nothing."""
-    install(plugin_site, "locked")
+@pytest.mark.parametrize("name", ["locked", "child"])
+def test_a_signal_ends_a_check_that_hangs(
+    name: str, number: signal.Signals, plugin_site: PluginSite
+) -> None:
+    """
+    Sent to the command alone; a second Ctrl-C waits for nothing.
+
+    What was found is printed: here that the listing, before the hang, takes longer than it may.
+    """
+    file = install(plugin_site, name)
+    slow = file.read_text().replace("question = ", "__import__('time').sleep(0.02); question = ", 1)
+    file.write_text(slow)
     before, env = sleeping(), {**os.environ, "PYTHONPATH": str(plugin_site.path)}
-    running = start_rlvr("plugins", "check", "locked", cwd=plugin_site.home, env=env)
+    words = ["plugins", "check", name, "--slow", "0.1", *["--json"] * (number != signal.SIGTERM)]
+    running = start_rlvr(*words, cwd=plugin_site.home, env=env)
     while sleeping() <= before and running.poll() is None:
         time.sleep(0.02)
 
@@ -225,6 +265,17 @@ def test_a_signal_ends_a_check_that_hangs(number: int, plugin_site: PluginSite) 
 
     assert running.wait(20) == 128 + number
     assert sleeping() <= before
+    out, err = running.communicate()
+    where = f"task {name}: Reference answers are judged right"
+    if number == signal.SIGTERM:
+        assert "building it and listing its problems may take 0.1 s." in out
+        assert f"stopped before the end of the check, at {where}" in out
+    else:
+        report = json.loads(out)
+        assert any("building it" in finding["asked"] for finding in report["findings"]), report
+        assert report["stopped_at"].startswith(where), report
+    end = "interrupted" if number == signal.SIGINT else f"ended by {number.name}"
+    assert f"rlvr: {end} (exit {128 + number})" in err
 
 
 def test_a_module_that_does_not_end_is_named(plugin_site: PluginSite) -> None:

@@ -19,6 +19,7 @@ from rlvr.cli.main import main
 from rlvr.cli.plugins_new import KINDS, command_of, files_of
 from rlvr.cli.plugins_report import one_line, said
 from rlvr.errors import ConfigError
+from tests.conftest import PluginSite
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -163,6 +164,36 @@ def test_the_command_that_is_printed_uses_the_part(made: Author) -> None:
     rewards = [float(r) for r in re.findall(r"  reward (\d\.\d+)", done["task"][2])]
     assert rewards[0] < 0.05
     assert max(rewards) > 0.2
+
+
+def test_a_task_that_tells_its_answers_is_warned_of(plugin_site: PluginSite) -> None:
+    """No promise is broken: a task may ask for a copy; exit 0, whatever Python does of warnings."""
+    text = files_of("telling", "task")["rlvr_telling.py"]
+    text = text.replace("{number} + 1 =", "{number} + 1 = {'is_a_' + 4 * chr(97 + number)}")
+    text = text.replace("str(number + 1)", "'is_a_' + 4 * chr(97 + number)")
+    plugin_site.add("telling", text, module="rlvr_telling")
+
+    done = plugin_site.rlvr("plugins", "check", "telling", PYTHONWARNINGS="error::UserWarning")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning: task telling: 20 of 20 prompts hold their reference answer" in done.stdout
+    assert "telling keeps every promise that applies" in done.stdout
+    done = plugin_site.rlvr(
+        "plugins", "check", "telling", "--json", "--set", "telling.min_secret=20"
+    )
+    assert (done.returncode, json.loads(done.stdout)["warnings"]) == (0, [])
+
+
+def test_a_new_task_is_told_how_to_watch_and_to_measure_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line each, for the next steps; other parts have no problems of their own."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["plugins", "new", "my-sum"]) == 0
+    *_, watch, measure = capsys.readouterr().out.splitlines()
+    assert watch.startswith("watch: add --callback tensorboard")
+    assert measure.startswith("measure: rlvr eval --plugin my-sum --model RUN ")
+    assert main(["plugins", "new", "my-loss", "--kind", "loss"]) == 0
+    assert "--model RUN" not in capsys.readouterr().out
 
 
 def test_the_check_reads_no_options_of_other_tests(made: Author) -> None:

@@ -80,7 +80,7 @@ class Watch(rlvr.Callback):
 """
 RUN = ("run", "--plugin", "picky", "--steps", "1", "--callback", "picky", "train.problems=2",
        "sampler.group_size=2", "sampler.max_tokens=4", "eval.samples=1")  # fmt: skip
-CODES = {"ConfigError": 2, "PrerequisiteError": 4}
+CODES = {"ConfigError": 2, "PrerequisiteError": 4, "TaskError": 3}
 MOMENTS = ("task", "problems", "reward", "open", "callback", "episode")
 
 
@@ -116,6 +116,22 @@ def test_a_mistake_that_is_found_late_leaves_nothing(words: list[str], site: Plu
 
     assert main([*RUN, *words]) == 2
     assert sorted(path.name for path in site.home.rglob("*")) == ["d", "mine.txt", "runs"]
+
+
+def test_a_run_without_references_leaves_nothing(
+    site: PluginSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is refused before a step is made of groups without a trajectory."""
+    source = PLUGIN.replace("picky", "bare")
+    source = source.replace("class Judge", "    def reference(self, problem): ...\n\nclass Judge")
+    site.add("bare", source)
+    words = [word.replace("picky", "bare") for word in RUN]
+
+    assert main([*words, "--algo", "sft", "eval.samples=0"]) == 2
+    told = capsys.readouterr().err
+    assert "found: none as text, for 2 problems" in told
+    assert "step 1/1" not in told
+    assert [*site.home.iterdir()] == []
 
 
 def test_what_is_worth_keeping_is_kept(site: PluginSite, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,13 @@ import pytest
 
 from rlvr.cli.main import COMMANDS
 from rlvr.cli.reference import main, pages
+from rlvr.config.schema import options_of
+from rlvr.plugins.controls import BUILTIN
 from rlvr.plugins.discovery import discover
+from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import PLUGINS
+from rlvr.plugins.registry import Registry
+from rlvr.plugins.resolve import load_object
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -44,10 +49,11 @@ def test_check_notices_a_difference(tmp_path, capsys):
 
 @pytest.mark.usefixtures("_all_installed")
 def test_every_command_has_a_section():
-    """No command is left out."""
+    """No command is left out; the flags that all have are told once."""
     page = pages()["cli.md"]
 
     assert all(f"## `rlvr {command}`" in page for command in COMMANDS)
+    assert page.count("common flags:") == page.count("  --debug ") == 1
 
 
 @pytest.mark.usefixtures("_all_installed")
@@ -57,3 +63,20 @@ def test_no_two_headings_of_options_are_the_same():
 
     assert "### `curriculum` of difficulty" in headings
     assert [h for h in headings if headings.count(h) > 1] == []
+
+
+@pytest.mark.usefixtures("_all_installed")
+def test_an_option_that_several_parts_have_is_explained_once():
+    """Other parts name theirs, with a link to the explanation; none is left out."""
+    page = pages()["configuration.md"]
+    host = PluginHost.load({})
+
+    for spec in Registry(host).parts():
+        if spec.config is not None and spec.provider in {BUILTIN, *PLUGINS}:
+            config = load_object(spec.config, spec.provider)
+            assert all(f"`{key}`" in page for key in options_of({spec.option_namespace: config}))
+    assert page.count("\n| `torch.device` |") == page.count("\n| `advantage.clip` |") == 1
+    assert "\n| `gspo.kl_coef` |" not in page
+    assert "none, tis-\\*, mis-\\* (token" in page  # asterisks, not italics
+    assert "As under [`grpo`](#grpo): `gspo.kl_coef`, `gspo.kl_estimator`" in page
+    assert "| meaning |\n| --- | --- | --- | --- |\n\n" not in page  # a table without a row

@@ -52,3 +52,9 @@ def test_recordings_show_the_loss() -> None:
 def test_a_proxy_for_some_leaves_the_pass_rate() -> None:
     """Those judged in full have one."""
     assert "pass 25.0%" in step_line(1, 2, {**METRICS, "verify/proxy": 3.0}, 60)
+
+
+def test_rewards_of_references_are_named_as_theirs() -> None:
+    """What the model is trained on is right; how the loss falls is what a step tells."""
+    line = step_line(1, 2, {**METRICS, "reward/pass": 1.0, "sampler/drawn": 0.0}, 60)
+    assert line.startswith("step 1/2  loss 1.25  references: reward 0.500, pass 100.0%  tok/s")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 from rlvr import Message, Problem, Trajectory
 from rlvr.testing import TaskContract, ToyReward, ToyTask
-from tests.testing.conftest import Broken, Faults
+from tests.testing.conftest import Broken, Faults, contract_of
 
 breaks = Faults()
 
@@ -183,3 +185,55 @@ def test_sequence_of_prompts_is_typed() -> None:
     first: Sequence[Message] | None = task.episode(problem).prompt()
 
     assert first == problem.prompt
+
+
+class Asks(ToyTask):
+    """Prompts and reference answers as they are given."""
+
+    def __init__(self, *pairs: tuple[str, str]) -> None:
+        super().__init__()
+        self.pairs = pairs
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        for number, (prompt, answer) in enumerate(self.pairs):
+            asked = (Message(role="user", content=prompt),)
+            yield Problem(id=f"p{number}", prompt=asked, payload=answer, digest=answer)
+
+    def reference(self, problem: Problem) -> Trajectory | None:
+        return Trajectory.from_text(problem.id, problem.payload)
+
+
+WORDS = ("grandmother", "photosynth", "earthquakes", "bookkeeper", "locomotive")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "told"),
+    [
+        ([(f"Say what it is. It is {w}.", w) for w in WORDS], "5 of 5 prompts hold.*'grandmother'"),
+        ([(f"Say what it is. It is {w}.", w) for w in WORDS[:3]], ""),  # too few to say
+        ([(f"{n} or {n + 1}?", str(n + 1)) for n in range(9)], ""),  # short: a choice, a number
+        ([("Answer: yes or Answer: no?", "Answer: yes")] * 9, ""),  # one of a few answers
+        ([(f"{w if i else ''}?", w) for i, w in enumerate(WORDS)], ""),  # most, not nearly all
+    ],
+)
+def test_prompts_that_hold_their_answers_are_a_warning(
+    pairs: list[tuple[str, str]], told: str
+) -> None:
+    """Where nearly all do, and neither chance nor a choice explains it; a copy says so."""
+    contract = contract_of(TaskContract, make_task=lambda: Asks(*pairs))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        contract().test_prompt_does_not_hold_the_answer()
+    assert len(found) == bool(told)
+    for warning in found:
+        text = str(warning.message)
+        assert re.match(told, text)
+        contract.min_secret = int(text.rpartition(" ")[2])
+        contract().test_prompt_does_not_hold_the_answer()
+
+
+def test_a_reference_that_fails_is_shown_with_its_score() -> None:
+    """Problem, answer, score, what passes, and where to look."""
+    contract = contract_of(TaskContract, make_task=WrongReference, make_reward=ToyReward)
+    with pytest.raises(AssertionError, match=r"of '.+', '\?', is judged score01 = 0, not 1, with"):
+        contract().test_reference_earns_the_top()

@@ -323,23 +323,32 @@ def test_the_line_trains_over_several_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gradients", "passed", "event"),
+    ("gradients", "passed", "event", "steps"),
     [
-        ([1.0] + [0.0] * 10, 0.25, "learning_has_stopped"),
-        ([1.0] + [0.0] * 10, 1.0, ""),
-        ([1.0] + [0.0] * 9, 0.25, ""),
-        ([0.0, 1.0] * 10, 0.25, ""),
-        ([0.0, 0.0], 0.25, "nothing_was_learnt"),
+        ([1.0] + [0.0] * 10, 0.25, "learning_has_stopped", [11]),
+        ([1.0] + [0.0] * 15, 0.25, "learning_has_stopped", [11, 16]),
+        ([1.0] + [0.0] * 15 + [1.0], 0.25, "learning_has_stopped", [11]),
+        ([1.0] + [0.0] * 10, 1.0, "", []),
+        ([1.0] + [0.0] * 9, 0.25, "", []),
+        ([0.0, 1.0] * 10, 0.25, "", []),
+        ([0.0, 0.0], 0.25, "nothing_was_learnt", [2]),
+        ([0.0] * 20 + [1.0], 0.25, "nothing_was_learnt", [10]),
     ],
 )
 def test_a_run_that_stopped_learning_says_so(
-    tmp_path: Path, gradients: list[float], passed: float, event: str
+    tmp_path: Path, gradients: list[float], passed: float, event: str, steps: list[int]
 ) -> None:
-    """Answers that have become alike teach nothing more; where all are right nothing is missing."""
+    """
+    When it happens, once, and again where the run ends so.
+
+    Answers that have become alike teach nothing more; where all are right nothing is missing.
+    """
     watch = watch_of(tmp_path)
-    for step, norm in enumerate(gradients, 1):
-        metrics = {"grad/norm": norm, "reward/pass": passed}
-        watch.step_finished(attrs.evolve(watch.state, step=step), metrics)
     with capture_logs() as told:
-        watch.say_if_idle(len(gradients))
-    assert [line["event"] for line in told] == [event] * bool(event)
+        for step, norm in enumerate(gradients, 1):
+            metrics = {"grad/norm": norm, "reward/pass": passed}
+            watch.step_finished(attrs.evolve(watch.state, step=step), metrics)
+        watch.say_if_idle(is_over=True)
+    said = [line for line in told if line["log_level"] == "warning"]
+    assert [line["event"] for line in said] == [event] * len(steps)
+    assert [line["step"] for line in said] == steps

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from rlvr.config.core import TrainOptions
 from rlvr.errors import ConfigError
 from rlvr.log import get
@@ -89,6 +91,28 @@ def check_fit(backend: BackendSpec, sampler: SamplerSpec | None, *, trains: bool
             f"found: backend {backend.name} goes with sampler {backend.sampler} only",
             "leave --sampler out",
         )
+
+
+def check_model(model: str, backend: BackendSpec) -> None:
+    """
+    Reject a model spec that the backend does not take.
+
+    Raises:
+        ConfigError: It has another scheme, or none: a folder that is no run has none.
+    """
+    if not backend.models or model.partition(":")[0] in backend.models:
+        return
+    asked = f"model '{model}' was asked for."
+    takes = f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}"
+    if ":" in model:
+        raise ConfigError(asked, takes, "choose another --model or --backend")
+    spelt = " or ".join(f"{scheme}:{model}" for scheme in backend.models)
+    if os.path.isdir(os.path.expanduser(model)):
+        found = "a folder that is neither a run (no run.json) nor RUN/checkpoints/NAME"
+        do = f"name a run or a checkpoint of one; if the folder holds a model, write {spelt}"
+    else:
+        found, do = "no run of that name", f"write {spelt}"
+    raise ConfigError(asked, f"found: {found}; {takes}", do)
 
 
 def check_eval_loss(task: Task, backend: Backend, name: str) -> None:

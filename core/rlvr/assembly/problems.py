@@ -10,7 +10,9 @@ from pathlib import Path
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of, reason_of, reference_of, unsupported_by
-from rlvr.config.core import RunOptions
+from rlvr.config.core import EvalOptions, RunOptions
+from rlvr.config.layer import COMMAND_LINE
+from rlvr.config.layers import DEFAULT, Options
 from rlvr.errors import ConfigError, RlvrError, counted
 from rlvr.log import get
 from rlvr.parts import Sampler, Task, Tokenizer
@@ -57,6 +59,32 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
             "with prompts",
         )
     return kept
+
+
+def problems_to_evaluate(task: Task, sampler: Sampler, options: Options) -> tuple[Problem, ...]:
+    """
+    The problems of a run's evaluations.
+
+    Raises:
+        ConfigError: The split that a person chose has none.
+    """
+    evaluation: EvalOptions = options.record("eval")
+    if not evaluation.samples:
+        keys = ("eval.split", "eval.every", "eval.problems")
+        if given := [key for key in keys if options.origin[key] == COMMAND_LINE]:
+            do = "set eval.samples to 1 or more"
+            log.warning("nothing_is_evaluated", given=given, found="eval.samples=0", do=do)
+        return ()
+    found = posed(task, sampler, problems_of(task, evaluation.split))
+    if not found and options.origin["eval.split"] != DEFAULT:
+        raise ConfigError(
+            f"split '{evaluation.split}' was to be evaluated (eval.split).",
+            "found: no usable problem in it",
+            "choose another split or --dataset, or let Task.problems yield problems of it",
+        )
+    if not found:
+        log.warning("nothing_to_evaluate", split=evaluation.split)
+    return found[: evaluation.problems or None]
 
 
 def check_dataset_is_read(run: RunOptions, task: Task, readings: Sequence[Path]) -> None:

@@ -11,17 +11,17 @@ import attrs
 from attrs import field, frozen
 
 from rlvr.assembly.build_part import build, enter, opened
-from rlvr.assembly.compatibility import check_eval_loss, check_together
+from rlvr.assembly.compatibility import check_eval_loss, check_model, check_together
 from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.problems import (
     check_dataset_is_read,
-    posed,
+    problems_to_evaluate,
     train_problems,
     warn_of_unwritable,
 )
 from rlvr.assembly.teachers import model_of, open_teachers
-from rlvr.border.promises import policy_of, problems_of
+from rlvr.border.promises import policy_of
 from rlvr.config.core import (
     CheckpointOptions,
     EvalOptions,
@@ -31,8 +31,6 @@ from rlvr.config.core import (
     VerifyOptions,
 )
 from rlvr.curriculum.select import check_choice
-from rlvr.errors import ConfigError
-from rlvr.log import get
 from rlvr.parts import (
     Advantage,
     Backend,
@@ -54,8 +52,6 @@ from rlvr.types import Problem, SamplingParams
 from rlvr.verification.runner import VerificationRunner
 from rlvr.verification.verdict_cache import open_store
 from rlvr.verification.verdict_keys import salt_of
-
-log = get(__name__)
 
 UNTRAINED = (
     "--steps 200 sampler.max_tokens=2 sampler.group_size=32 train.lr=2e-3 grpo.entropy_coef=0.1 "
@@ -155,14 +151,7 @@ def _model_spec(configured: Configured) -> str:
             f"; or a small untrained model, which needs no file: --model gpt2:new {UNTRAINED}"
         )
     model = model_of(configured.run.model, configured.chosen.task, instead)
-    if backend.models and model.partition(":")[0] not in backend.models:
-        raise ConfigError(
-            f"model '{model}' was asked for.",
-            f"backend {backend.name} takes: {', '.join(f'{s}:...' for s in backend.models)}",
-            "choose another --model or --backend"
-            if ":" in model
-            else f"write {' or '.join(f'{scheme}:{model}' for scheme in backend.models)}",
-        )
+    check_model(model, backend)
     return model
 
 
@@ -263,13 +252,9 @@ async def open_recipe(
         if chosen.curriculum is not None:
             curriculum = await opened(stack, configured, chosen.curriculum, context)
         check_choice(task, problems, train.problems, seed=run.seed, curriculum=curriculum)
-        eval_problems: tuple[Problem, ...] = ()
+        eval_problems = problems_to_evaluate(task, sampler, options)
         evaluation: EvalOptions = options.record("eval")
         if evaluation.samples:
-            eval_problems = posed(task, sampler, problems_of(task, evaluation.split))
-            eval_problems = eval_problems[: evaluation.problems or None]
-            if not eval_problems:
-                log.warning("nothing_to_evaluate", split=evaluation.split)
             check_eval_loss(task, backend, run.backend)
         for teacher in teachers.values():  # each problem needs a route; evals ask of recordings
             check_problems(teacher, [*problems, *(eval_problems if task.is_offline else ())])

@@ -85,7 +85,7 @@ def teacher_for(model: str, host: PluginHost) -> TeacherSpec:
     raise PluginError(
         asked,
         f"found: no plugin takes it; teachers can be: {', '.join(known) or 'none'}",
-        f"do: {pip_install(ours)}" if ours else "name one by its model spec, such as hf:PATH",
+        f"do: {pip_install(ours)}" if ours else "name a run, or a model, like hf:PATH",
     )
 
 

@@ -13,11 +13,18 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.teachers import model_of, teacher_keys
 from rlvr.border.calls import Border
 from rlvr.border.promises import checkpoints_of
-from rlvr.config.layers import Layer, without_gone
+from rlvr.config.describe import as_text
+from rlvr.config.layers import DEFAULT, Layer, without_gone
 from rlvr.errors import CheckpointError, ConfigError
 from rlvr.parts import Backend, BuildContext, Checkpointer
 from rlvr.records.lineage import Lineage, joined, lineage_of
-from rlvr.records.read_runs import Trained, without_checkpoint
+from rlvr.records.read_runs import (
+    Trained,
+    checkpoints_at,
+    is_run,
+    trained_at,
+    without_checkpoint,
+)
 from rlvr.records.run_directory import RunDir
 from rlvr.teachers.route_spec import models_of
 
@@ -38,6 +45,30 @@ def options_of(run: Path) -> Layer:
     return Layer(f"run {run}", kept, is_typed=True)
 
 
+def other_sampling(configured: Configured) -> dict[str, str]:
+    """
+    Sampling options that the run of the start model was given, where they are others now.
+
+    For the log; {} where they sample alike, or where the model is none of a run.
+    """
+    model = configured.run.model.partition(":")[2]
+    if not is_run(model):
+        return {}
+    run = trained_at(Path(model)).run
+    record, now = RunDir.open(run).read_run(), configured.options.values
+    before, origin = record["config"], record.get("origin", {})
+    told = [k for k, place in origin.items() if k in before and place != DEFAULT]
+    told = [k for k in told if k.startswith("sampler.") and not origin[k].startswith("algorithm ")]
+    other = [k for k in told if k in now and as_text(before[k]) != as_text(now[k])]
+    if not other:
+        return {}
+    return {
+        "run": str(run),
+        "differs": ", ".join(f"{k} {as_text(before[k])}, now {as_text(now[k])}" for k in other),
+        "do": f"to sample as it did: {' '.join(f'{k}={as_text(before[k])}' for k in other)}",
+    }
+
+
 def lineage_in(trained: Trained) -> Lineage:
     """
     Lineage of a run's model: that of its data set, joined with the one beside the weights.
@@ -45,10 +76,8 @@ def lineage_in(trained: Trained) -> Lineage:
     Only the latter names problems that a task found during training (`Task.discover`).
     """
     record, source = RunDir.open(trained.run).read_run(), str(trained.run / "run.json")
-    folder = trained.run / "checkpoints"
-    places = [folder / trained.checkpoint] if trained.checkpoint else sorted(folder.glob("step-*"))
     lineages = [Lineage.from_json(record, source)]
-    lineages += [lineage_of(f"path:{place / 'model'}") for place in places[-1:]]
+    lineages += [lineage_of(f"path:{place / 'model'}") for place in checkpoints_at(trained)[-1:]]
     return attrs.evolve(reduce(joined, lineages), source=source)
 
 

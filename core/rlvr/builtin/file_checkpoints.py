@@ -121,7 +121,7 @@ class FileCheckpointer(Checkpointer):
         except OSError as error:
             raise _unreadable(self._root, str(error)) from error
         found = []
-        for path in sorted(self._root / name for name in names if name.startswith("step-")):
+        for path in (self._root / name for name in names if name.startswith("step-")):
             number, is_complete, seal = path.name.partition("-")[2], True, ""
             with suppress(OSError):
                 is_complete = (path / MANIFEST).is_file()
@@ -129,7 +129,7 @@ class FileCheckpointer(Checkpointer):
                 with suppress(CheckpointError):  # `verify` says it
                     seal = str(_manifest(path).get("seal", ""))
                 found.append(Checkpoint(path=path, step=int(number), digest=seal))
-        return found
+        return sorted(found, key=lambda checkpoint: checkpoint.step)
 
     def verify(self, checkpoint: Checkpoint) -> None:
         """

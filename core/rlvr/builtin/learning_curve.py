@@ -58,7 +58,8 @@ class LearningCurve(Callback):
         figure = Figure(figsize=(options.width, options.height), layout="constrained")
         axes = figure.subplots()
         appraised = [e for e in evaluations if e.get("measures")]
-        curves = {"reward/mean": "mean reward (train)", "reward/pass": "pass rate (train)"}
+        whose = "train" if metrics[-1].get("sampler/drawn", 1.0) else "references"
+        curves = {"reward/mean": f"mean reward ({whose})", "reward/pass": f"pass rate ({whose})"}
         if appraised:  # recorded trajectories: nothing is right or wrong
             curves = {"loss": "loss (train)"}
         for name, label in curves.items():

@@ -102,14 +102,20 @@ def _facts(metrics: Mapping[str, float]) -> list[str]:
     """
     Reward, pass rate, tokens/s, verifications/s, mismatch, what was dropped, second opinions.
 
-    If only a proxy judged (recordings), the loss stands in place of the pass rate.
+    If only a proxy judged (recordings), the loss stands in place of the pass rate. If the policy
+    drew nothing, the loss stands first: reward and pass rate are those of the references.
     """
     dropped = metrics["verify/unscorable"] + metrics["verify/failed"]
     proxy, cut = metrics.get("verify/proxy", 0.0), metrics.get("sampler/prompts_cut", 0.0)
     is_judged = "loss" not in metrics or not 0 < proxy == metrics["verify/scored"]
+    judged = [f"reward {metrics['reward/mean']:.3f}", f"pass {metrics['reward/pass']:.1%}"]
+    loss = f"loss {metrics['loss']:.4g}" if "loss" in metrics else ""
+    if not is_judged:
+        judged[1] = loss
+    elif not metrics.get("sampler/drawn", 1.0):
+        judged = [loss, f"references: {', '.join(judged)}"]
     facts = (
-        f"reward {metrics['reward/mean']:.3f}",
-        f"pass {metrics['reward/pass']:.1%}" if is_judged else f"loss {metrics['loss']:.4g}",
+        *judged,
         f"tok/s {metrics['rate/tokens_per_s']:.0f}",
         f"verify/s {metrics['rate/verifications_per_s']:.1f}",
         _mismatch(metrics),

@@ -106,13 +106,19 @@ def _dispatch(words: Sequence[str], is_process: bool) -> int:
     if first == len(words):
         top.print_help()
         return ExitCode.DONE
-    with heartbeat(words[first]):  # imports and help may take long too
+    with heartbeat(words[first], place=_place):  # imports and help may take long too
         if words[first] not in COMMANDS:
             from rlvr.cli.plugin_commands import run_plugin_command
 
             return run_plugin_command(words[first], rest, list(COMMANDS))
         with harmless_output():
             return _run_command(words[first], rest, asked)
+
+
+def _place() -> str:
+    from rlvr.plugins.author_error import place_at_work
+
+    return place_at_work()
 
 
 def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> int:

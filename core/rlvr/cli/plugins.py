@@ -16,6 +16,7 @@ from rlvr.cli import plugins_check, plugins_new
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
+from rlvr.cli.plugins_report import print_report
 from rlvr.cli.watchdog import IMPORT_S, Watchdog, add_limit_flag, with_plugins
 from rlvr.cli.watched_child import Step
 from rlvr.config.describe import as_text, describe
@@ -62,6 +63,12 @@ def main(args: argparse.Namespace) -> int:
             return plugins_check.given_up(args, given, why)
         raise PluginError(f"the options of plugin {args.name!r} were to be shown.", f"found: {why}")
 
+    def stopped(given: Any) -> None:
+        if is_check:
+            part, asked, _, report = given
+            report.stopped_at = f"{part}: {asked}"
+            print_report(args, report)
+
     def work(host: PluginHost, watchdog: Watchdog) -> int:
         for note in host.notes:
             say(f"rlvr: {note}")
@@ -73,7 +80,9 @@ def main(args: argparse.Namespace) -> int:
 
     limit_s = getattr(args, "limit", IMPORT_S)
     with tempfile.TemporaryDirectory() if is_check else nullcontext("") as folder:
-        return with_plugins(work, limit_s=limit_s, forks=args.forks, given_up=ended)
+        return with_plugins(
+            work, limit_s=limit_s, forks=args.forks, given_up=ended, stopped=stopped
+        )
 
 
 def _list(args: argparse.Namespace, host: PluginHost) -> int:

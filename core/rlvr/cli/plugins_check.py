@@ -256,7 +256,7 @@ def _audit(
             report.add(
                 part,
                 "the reference is judged right, garbage and mutants wrong, the same each time.",
-                "; ".join(record["reasons"]),
+                f"problem {name}: {'; '.join(record['reasons'])}",
                 f"mend {spec.target}; see {command} --only {name}",
             )
         verdicts = sum(k["judged"] + k["failed"] for k in record["kinds"].values()) + 4

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 import math
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
-from typing import Any
+from types import FrameType
 
 from attrs import define, evolve, field
 
 from rlvr.cli.plugins_report import Report
 from rlvr.cli.watchdog import IMPORT_S, Watchdog
 from rlvr.cli.watched_child import Step
-from rlvr.plugins.author_error import place_in
+from rlvr.plugins.author_error import place_at_work
 
 _AGAIN_S = 5.0
 """Time that an interrupted part has to clean up, before it is interrupted again."""
@@ -28,9 +24,6 @@ _GRACE_S = 2.0
 call of a C function such as `sum(range(10**12))`."""
 _CLEAN_S = 7.0
 """The same where Python code was interrupted, which may clean up or ignore that."""
-_DEEPEST = 1000
-"""Frames of one task that are looked at."""
-_RUNNING = (CoroutineType, AsyncGeneratorType, GeneratorType)
 
 
 class HungError(KeyboardInterrupt):
@@ -72,7 +65,7 @@ class Deadline:
         def interrupt(_: int, frame: FrameType | None) -> None:
             nonlocal where
             if not self.has_fired:  # the first time: then it cleans up
-                self.has_fired, where = True, place_of_hang(frame)
+                self.has_fired, where = True, place_at_work(frame)
                 self.watchdog.extend(_CLEAN_S)
             at = f"; it was at {where}" if where else ""
             raise HungError(f"it did not return within {self.limit_s:g} s{at}")
@@ -109,40 +102,3 @@ class Deadline:
     def _set_alarm(self) -> None:
         if self.limit_s:
             signal.setitimer(signal.ITIMER_REAL, self.limit_s, _AGAIN_S)
-
-
-def place_of_hang(frame: FrameType | None) -> str:
-    """`FILE:LINE (function)` of the author's code that runs or waits, "" where none is found."""
-    chains = [_callers(frame), *_waiting()]
-    chains += [_callers(f) for f in sys._current_frames().values() if f is not frame]
-    return next(filter(None, map(place_in, chains)), "")
-
-
-def _callers(frame: FrameType | None) -> list[FrameType]:
-    """A frame and its callers, the innermost first, up to the command that called the part."""
-    found: list[FrameType] = []
-    while frame is not None and not frame.f_globals.get("__name__", "").startswith("rlvr.cli."):
-        found.append(frame)
-        frame = frame.f_back
-    return found
-
-
-def _waiting() -> Iterator[list[FrameType]]:
-    """The frames of each task of the running event loop, the innermost first."""
-    try:
-        tasks = asyncio.all_tasks()
-    except RuntimeError:  # no loop runs in this thread
-        return
-    for task in tasks:
-        found: list[FrameType] = []
-        at: Any = task.get_coro()
-        while at is not None and len(found) < _DEEPEST:
-            kind = next((k for k in ("cr", "ag", "gi") if hasattr(at, f"{k}_frame")), "")
-            if not kind:  # what `__anext__` and `__await__` give: it refers to what runs
-                running = (r for r in gc.get_referents(at) if isinstance(r, _RUNNING))
-                at = next(running, None)
-                continue
-            if (frame := getattr(at, f"{kind}_frame")) is not None:
-                found.append(frame)
-            at = getattr(at, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
-        yield found[::-1]

@@ -85,6 +85,12 @@ class _Kit:
         elif report.passed and report.when == "call":
             self.report.hold(part)
 
+    def pytest_warning_recorded(self, warning_message: Any, nodeid: str) -> None:
+        from rlvr.testing.contract import KitWarning  # here: it needs pytest
+
+        if issubclass(warning_message.category, KitWarning):
+            self.report.warnings.append(f"{self._part(nodeid)[0]}: {warning_message.message}")
+
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         from rlvr.testing.contract import NoVerdictError  # here: it needs pytest
 
@@ -131,6 +137,7 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
         file.write_text("from rlvr_contracts import *\n", encoding="utf-8")
         words = ["-p", "no:terminal", "-p", "no:cacheprovider", "--import-mode=importlib"]
         words += ["--basetemp", f"{folder}/files"]
+        words += ["-W", "always::rlvr.testing.contract.KitWarning"]
         kit = _Kit(offered, parts, report, limit)
         status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
     if status == pytest.ExitCode.INTERRUPTED:

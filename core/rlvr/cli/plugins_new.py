@@ -28,7 +28,8 @@ _WIDTH = 88
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("name", metavar="NAME", help="lower-case words with hyphens, as `--plugin`")
-    parser.add_argument("--kind", choices=KINDS, default="task", help="its part (default: task)")
+    parts = f"its part: {', '.join(KINDS)} (default: task)"
+    parser.add_argument("--kind", choices=KINDS, default="task", metavar="KIND", help=parts)
 
 
 def main(args: argparse.Namespace, host: PluginHost) -> int:
@@ -56,6 +57,8 @@ def main(args: argparse.Namespace, host: PluginHost) -> int:
     print(f"next: {pip_install('-e', str(folder.resolve()))} && {check}")
     if command := command_of(args.name, args.kind):
         print(f"then: {rlvr_command(*command.split()[1:])}")
+    for line in _of_kind(args.kind).get("more", []):
+        print(_filled(line, {"name": args.name}))
     return ExitCode.DONE
 
 
@@ -98,8 +101,12 @@ def check_name(name: str, kind: str, host: PluginHost, folder: Path) -> None:
 
 def command_of(name: str, kind: str) -> str:
     """A command that uses the new plugin; "" for a backend or teacher, whose example is a table."""
-    kinds = tomllib.loads(_TEMPLATE.read_text(encoding="utf-8"))["kinds"]
-    return _filled(kinds[kind].get("run", ""), {"name": name})
+    return _filled(_of_kind(kind).get("run", ""), {"name": name})
+
+
+def _of_kind(kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = tomllib.loads(_TEMPLATE.read_text(encoding="utf-8"))["kinds"][kind]
+    return found
 
 
 def files_of(name: str, kind: str) -> dict[str, str]:

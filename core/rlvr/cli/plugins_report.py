@@ -43,21 +43,25 @@ class Report:
         built_s: Seconds that building each part took.
         skipped: Why promises do not apply, and a promise of each.
         findings: Broken promises.
+        warnings: What breaks no promise, and is likely a mistake.
         refused: What a part said that refused something, and its name.
         refusing: Parts of which one of them was a `ConfigError`: they ask for something that the
             check was not given, or have a bug.
         is_missing_something: Whether one of them was a `PrerequisiteError`.
         hung: Parts that did not return in time, or ended the process.
+        stopped_at: Part and promise at which a signal ended the check, "" where none did.
     """
 
     counts: dict[str, Counter[str]] = field(factory=dict)
     built_s: dict[str, float] = field(factory=dict)
     skipped: dict[str, str] = field(factory=dict)
     findings: list[Finding] = field(factory=list)
+    warnings: list[str] = field(factory=list)
     refused: dict[str, str] = field(factory=dict)
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
     hung: set[str] = field(factory=set)
+    stopped_at: str = ""
     _found: dict[str, Finding] = field(factory=dict)
 
     @property
@@ -196,10 +200,16 @@ def print_report(args: argparse.Namespace, report: Report) -> ExitCode:
         if args.verbose:
             for hidden in finding.hides:
                 print(f"    {hidden}")
+    for text in report.warnings:
+        print(f"\nwarning: {text}")
     for text in report.refused:
         print(f"\nnot checked: {text}")
+    if report.stopped_at:
+        print(f"\nstopped before the end of the check, at {report.stopped_at}")
     if report.findings:
         print(f"\n{args.name} breaks promises: {sum(c['fail'] for c in report.counts.values())}")
+    elif report.stopped_at:
+        print(f"{args.name} broke no promise until then")
     elif report.refusing:
         count, parts = len(report.refusing), ", ".join(report.refusing)
         print(

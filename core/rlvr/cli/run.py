@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
+from rlvr.assembly.trained_model import other_sampling
 from rlvr.builtin.terminal import progress_for
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.parser import examples
@@ -82,6 +83,8 @@ def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Confi
         if display is not None:
             host.register_observer(display, "progress")
             display.begin(configured, directory.path)
+        if previous is None and (other := other_sampling(configured)):
+            log.info("model_was_sampled_otherwise", **other)
         finished = run_session(configured, directory, status, resume=previous is not None)
         return finished, configured
 

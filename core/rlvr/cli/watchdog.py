@@ -74,6 +74,7 @@ def watched(
     work: Callable[[Watchdog], int],
     given_up: Callable[[Any, str], int | None],
     *,
+    stopped: Callable[[Any], None],
     end_s: float,
     forks: bool,
 ) -> int:
@@ -86,6 +87,7 @@ def watched(
         work: The command.
         given_up: Called here for a step that hangs, or ends the process: with `Step.given`, and
             the reason in words. It gives the exit code; None: the command is tried again.
+        stopped: Called here with `Step.given` of the last step where a signal ends the command.
         end_s: Time that the process may take to end when the command is done; 0: any.
         forks: Whether this process is the command's own.
     """
@@ -105,7 +107,12 @@ def watched(
             return _work(work, Watchdog(os.fdopen(write, "w", encoding="utf-8")), end_s)
         os.close(write)
         child = Child(pid, read, others)
-        why, step = child.wait(), child.step
+        try:
+            why, step = child.wait(), child.step
+        finally:
+            if child.is_stopped:
+                with suppress(OSError):  # the terminal was closed
+                    stopped(child.given)
         if not why:
             code = child.code
         elif step and not step.is_last:
@@ -138,6 +145,7 @@ def with_plugins(
     limit_s: float,
     forks: bool,
     given_up: Callable[[Any, str], int | None] = lambda *_: None,
+    stopped: Callable[[Any], None] = lambda _: None,
 ) -> int:
     """
     The exit code of a command that is given the plugins, run as by `watched`.
@@ -158,7 +166,11 @@ def with_plugins(
         HUNG[given] = f"during its import {why}"
         return None
 
-    return watched(load, end, end_s=limit_s, forks=forks)
+    def stop(given: Any) -> None:
+        if given is not None and not isinstance(given, str):
+            stopped(given)
+
+    return watched(load, end, stopped=stop, end_s=limit_s, forks=forks)
 
 
 def add_limit_flag(parser: argparse.ArgumentParser, default_s: float, what: str) -> None:

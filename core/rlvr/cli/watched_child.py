@@ -66,6 +66,8 @@ class Child:
             step that takes too long.
         others: Processes below this one that are not the child's.
         step: That it is at; None: none that is watched.
+        given: `Step.given` of the last one before its own end.
+        is_stopped: Whether Ctrl-C, SIGTERM or SIGHUP ends it.
         code: Its exit code, minus the signal that ended it; None: it runs.
     """
 
@@ -73,6 +75,8 @@ class Child:
     pipe: int
     others: set[int]
     step: Step | None = field(default=None, init=False)
+    given: Any = field(default=None, init=False)
+    is_stopped: bool = field(default=False, init=False)
     code: int | None = field(default=None, init=False)
     _note_at: float = field(default=math.inf, init=False)
     _end_at: float = field(default=math.inf, init=False)
@@ -82,10 +86,16 @@ class Child:
         tells(lambda: self.step.words if self.step else "")
         before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}
         for number in [n for n, handler in before.items() if handler != signal.SIG_IGN]:  # nohup
-            signal.signal(number, _leave)
+            signal.signal(number, self._leave)
         try:
             dump = self._listen()
+        except SystemExit as leaving:
+            name = signal.Signals(int(leaving.code or 0) - 128).name
+            with suppress(OSError):  # the terminal was closed
+                print(f"rlvr: ended by {name} (exit {leaving.code})", file=sys.stderr)
+            raise
         except KeyboardInterrupt:
+            self.is_stopped = True
             if not self._ends_within(OWN_S):
                 os.kill(self.pid, signal.SIGINT)
                 self._ends_within(_CLEAN_S)
@@ -105,6 +115,11 @@ class Child:
             return f"it ended the process by {signal.Signals(-self.code).name}"
         is_own = self.step and self.step.is_last
         return "" if is_own else f"it ended the process with exit code {self.code}"
+
+    def _leave(self, number: int, _: object) -> NoReturn:
+        """End as a signal would, but for the child, which is killed on the way out."""
+        self.is_stopped = True
+        sys.exit(128 + number)
 
     def _end_all(self) -> None:
         """Kill the child, and all that it started."""
@@ -149,6 +164,8 @@ class Child:
             self._end_at = time.monotonic() + float(line) + _LATE_S
             return
         self.step = pickle.loads(bytes.fromhex(line.decode())) if line else None
+        if self.step and not self.step.is_last:
+            self.given = self.step.given
         self._end_at = math.inf
         self._note_at = time.monotonic() + self.step.note_s if self.step else math.inf
 
@@ -180,11 +197,6 @@ def die_with_parent() -> None:
 def _prctl(option: int, value: int) -> None:
     with suppress(AttributeError, OSError):  # another system than Linux
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _leave(number: int, _: object) -> NoReturn:
-    """End as a signal would, but for the child, which is killed on the way out."""
-    sys.exit(128 + number)
 
 
 def descendants(of: int) -> set[int]:

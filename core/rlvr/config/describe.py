@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,8 @@ from attrs import frozen
 from rlvr.config.coerce import type_name
 from rlvr.config.layers import DEFAULT, Options
 from rlvr.config.schema import options_of
+
+TABLE = "| option | default | type | meaning |\n| --- | --- | --- | --- |"
 
 
 @frozen(kw_only=True)
@@ -71,14 +74,13 @@ def reference_markdown(specs: Mapping[str, type]) -> str:
     lines: list[str] = []
     for namespace, cls in specs.items():
         lines += [f"### `{namespace}`", "", _first_sentence(cls), ""]
-        lines += ["| option | default | type | meaning |", "| --- | --- | --- | --- |"]
-        lines += [*map(_markdown_row, describe({namespace: cls})), ""]
+        lines += [TABLE, *map(_markdown_row, describe({namespace: cls})), ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
 def _markdown_row(row: OptionRow) -> str:
     default = f"`{as_text(row.default)}`" if as_text(row.default) else "(empty)"
-    values, meaning = (text.replace("|", "\\|") for text in (row.values, row.help))
+    values, meaning = (re.sub(r"([|*])", r"\\\1", text) for text in (row.values, row.help))
     return f"| `{row.key}` | {default} | {values} | {meaning} |"
 
 

@@ -1,16 +1,21 @@
-"""An error of a plugin's code in one line: class, text, and the place in its author's code."""
+"""Places in the code of a plugin's author: of an error, in one line, and of what runs or waits."""
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import os
 import re
+import sys
 import sysconfig
+import threading
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from types import FrameType
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from typing import Any
 
 from rlvr.errors import RlvrError
 from rlvr.log import get
@@ -21,6 +26,9 @@ log = get(__name__)
 _SHOWN = 300
 """Characters of a foreign text that a message shows."""
 _LONGEST_CHAIN = 20
+_DEEPEST = 1000
+"""Frames of one task that are looked at."""
+_RUNNING = (CoroutineType, AsyncGeneratorType, GeneratorType)
 _STDLIB = Path(sysconfig.get_path("stdlib"))
 _RLVR = Path(__file__).parents[1]
 _DUMPED = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -64,9 +72,48 @@ def place_of(error: BaseException) -> str:
     return ""
 
 
-def place_in(frames: Iterable[FrameType]) -> str:
-    """`FILE:LINE (function)` of the first frame of an author's code, "" where there is none."""
-    return _place((f.f_code.co_filename, f.f_lineno, f.f_code.co_name) for f in frames)
+def place_at_work(main: FrameType | None = None) -> str:
+    """
+    `FILE:LINE (function)` of the author's code that runs or waits, "" where there is none.
+
+    The main thread comes first, by default as it is now; then the tasks of its event loop; then the
+    other threads, the oldest first.
+    """
+    threads = dict(sys._current_frames())
+    now = threads.pop(threading.main_thread().ident or 0, None)
+    called = _callers(main or now)
+    chains = [called, *_waiting(called), *map(_callers, reversed(threads.values()))]
+    found = (
+        _place((f.f_code.co_filename, f.f_lineno, f.f_code.co_name) for f in frames)
+        for frames in chains
+    )
+    return next(filter(None, found), "")
+
+
+def _callers(frame: FrameType | None) -> list[FrameType]:
+    """A frame and its callers, the innermost first, up to the command that called the part."""
+    found: list[FrameType] = []
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith("rlvr.cli."):
+        found.append(frame)
+        frame = frame.f_back
+    return found
+
+
+def _waiting(called: Iterable[FrameType]) -> Iterator[list[FrameType]]:
+    """The frames of each task of the event loop that runs there, the innermost first."""
+    running = [f.f_locals.get("self") for f in called if f.f_code.co_name == "run_forever"]
+    for task in [t for loop in running for t in asyncio.all_tasks(loop)]:
+        found: list[FrameType] = []
+        at: Any = task.get_coro()
+        while at is not None and len(found) < _DEEPEST:
+            kind = next((k for k in ("cr", "ag", "gi") if hasattr(at, f"{k}_frame")), "")
+            if kind and (frame := getattr(at, f"{kind}_frame")) is not None:
+                found.append(frame)
+            waits = getattr(at, "gi_yieldfrom" if kind == "gi" else f"{kind}_await", None)
+            if waits is None and kind in ("", "gi"):  # of `__anext__`, or it steps another by hand
+                waits = next((r for r in gc.get_referents(at) if isinstance(r, _RUNNING)), None)
+            at = waits
+        yield found[::-1]
 
 
 def place_in_dump(text: str) -> str:

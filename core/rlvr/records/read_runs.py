@@ -63,6 +63,15 @@ def trained_at(path: Path) -> Trained:
     return Trained(path)
 
 
+def checkpoints_at(trained: Trained) -> list[Path]:
+    """The folder of the checkpoint that is named, or of all that are there, by step."""
+    folder = trained.run / "checkpoints"
+    if trained.checkpoint:
+        return [folder / trained.checkpoint]
+    steps = {int(n): path for path in folder.glob("step-*") if (n := path.name[5:]).isdecimal()}
+    return [steps[step] for step in sorted(steps)]
+
+
 def is_run(model: str) -> bool:
     """Whether a model is named by the run that trained it: its directory, or a checkpoint in it."""
     return os.path.isfile(trained_at(Path(model)).run / "run.json")
@@ -82,7 +91,7 @@ def weights_of(model: str) -> str:
         return model
     trained = trained_at(Path(model))
     record = RunDir.open(trained.run).read_run()
-    saved = sorted((trained.run / "checkpoints").glob(f"{trained.checkpoint or 'step-*'}/model"))
+    saved = [place / "model" for place in checkpoints_at(trained) if (place / "model").exists()]
     if not saved:
         raise without_checkpoint(trained)
     scheme, colon, _ = str(record.get("model_spec") or record["config"]["run.model"]).partition(":")

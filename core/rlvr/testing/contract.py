@@ -96,6 +96,10 @@ def on_open(
     return decorate
 
 
+class KitWarning(UserWarning):
+    """What an author should look at, although no promise is broken: an honest part may do it."""
+
+
 class NoVerdictError(AssertionError):
     """A reward returned or raised something that is no verdict: no fault of the task it judged."""
 

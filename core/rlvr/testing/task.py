@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import warnings
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from rlvr.border.promises import fault_of_problem
 from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
 from rlvr.testing.contract import (
     Contract,
+    KitWarning,
     check_declarations,
     check_part,
     judged,
@@ -35,7 +37,8 @@ class TaskContract(TaskAbilities, Contract):
         bottom: `value` of an empty or senseless answer.
         max_judged: So many problems are judged by the reward; verifiers may be slow.
         max_turns: An episode must have ended after so many turns.
-        min_secret: References shorter than this may stand in the prompt by chance, characters.
+        min_secret: References shorter than this may stand in the prompt by chance, characters;
+            those of half of it or more are a warning where nearly all prompts hold theirs.
     """
 
     splits: ClassVar[tuple[str, ...]] = ("train", "test")
@@ -154,12 +157,29 @@ class TaskContract(TaskAbilities, Contract):
     @on_open("make_task")
     async def test_prompt_does_not_hold_the_answer(self, task: Task) -> None:
         """No reference answer of some length stands in its own prompt."""
+        held, references = dict[str, str](), 0
         for problem in task.problems("all"):
             prompt = _squeeze(" ".join(message.content for message in problem.prompt))
-            reference = task.reference(problem)
-            for secret in [] if reference is None else _texts(reference):
-                text = _squeeze(secret)
-                assert len(text) < self.min_secret or text not in prompt, problem.id
+            if (reference := task.reference(problem)) is None:
+                continue
+            references += 1
+            for text in map(_squeeze, _texts(reference)):
+                if len(text) < self.min_secret // 2 or text not in prompt:
+                    continue
+                held[problem.id] = text
+                says = f"the prompt of {problem.id!r} holds its reference answer, {text[:40]!r}"
+                assert len(text) < self.min_secret, (
+                    f"{says}; a task that asks for that has a greater min_secret"
+                )
+        if len({*held.values()}) > max(3, 0.5 * references) and len(held) >= 0.9 * references:
+            name, text = next(iter(held.items()))
+            warnings.warn(
+                f"{len(held)} of {references} prompts hold their reference answer, as that of "
+                f"{name!r} holds {text!r}: a model need only copy it. If the task is to do so, "
+                f"set min_secret to {2 * max(map(len, held.values())) + 2}",
+                KitWarning,
+                stacklevel=2,
+            )
 
     @on_open("make_task")
     async def test_episodes_begin_with_the_prompt_and_end(self, task: Task) -> None:
@@ -196,8 +216,12 @@ class TaskContract(TaskAbilities, Contract):
                 continue
             outcome = await self._judge(problem, reference)
             assert isinstance(outcome, Reward), (problem.id, outcome)
-            of = f"the reference of {problem.id!r} is judged"
-            assert outcome.score01 == 1.0, f"{of} score01 = {outcome.score01:g}, not 1"
+            answer = _squeeze(" ".join(_texts(reference)))
+            short = answer if len(answer) <= 60 else f"{answer[:60]}..."
+            of = f"the reference of {problem.id!r}, {short!r}, is judged"
+            wrong = f"{of} score01 = {outcome.score01:g}, not 1, with which an answer passes; look "
+            wrong += "at what the reward takes out of the answer, and what it compares that with"
+            assert outcome.score01 == 1.0, wrong
             if math.isfinite(self.top):
                 wrong = f"{of} value = {outcome.value:g}, not {self.top:g}, the top of its bounds"
                 assert outcome.value == pytest.approx(self.top), wrong

@@ -28,7 +28,7 @@ log = get(__name__)
 T = TypeVar("T")
 
 _IDLE = 10
-"""So many last steps without a gradient are worth a warning."""
+"""So many steps in a row without a gradient are worth a warning."""
 
 
 @define
@@ -50,6 +50,8 @@ class Callbacks:
     last_checkpoint: Checkpoint | None = None
     reports: dict[int, EvalReport] = field(factory=dict)
     idle: int = 0
+    _steps: int = 0
+    _warned: dict[str, int] = field(factory=dict)
     _passed: float = 1.0
     _verified_before: int = 0
     _is_stopping: bool = False
@@ -87,6 +89,7 @@ class Callbacks:
         self.state = state
         has_gradient = metrics.get("grad/norm", float("loss" in metrics)) > 0
         self.idle = 0 if has_gradient else self.idle + 1
+        self._steps += 1
         self._passed = metrics.get("reward/pass", 1.0)
         seconds = self.status.take_seconds()
         sample_s, verify_s = seconds.get("sample", 0.0), seconds.get("verify", 0.0)
@@ -104,6 +107,8 @@ class Callbacks:
         self.directory.append("metrics.jsonl", {"step": state.step, **rounded})
         self.keep_trace()
         self.announce("rlvr_step_finished", step=state.step, metrics=rounded)
+        if self.idle >= _IDLE:
+            self.say_if_idle()
 
     def keep_trace(self) -> None:
         """Write the spans that ended since the last call, where there is a run to keep them."""
@@ -116,27 +121,28 @@ class Callbacks:
             for text in warnings_of(part, metrics):
                 log.warning("part_notice", step=self.state.step, notice=text)
 
-    def say_if_idle(self, steps: int) -> None:
-        """Warn that the last steps changed no weights, whatever the evaluations say."""
-        look_at = "reward/groups_equal in metrics.jsonl: equal rewards teach nothing"
-        if steps and self.idle >= steps:
-            log.warning(
-                "nothing_was_learnt",
-                found=f"the gradient was zero in all {steps} steps",
-                look_at=look_at,
-                do="take easier problems, larger groups, or a model that is right at times; for an "
-                "untrained one a short sampler.max_tokens and a train.lr such as 2e-3",
+    def say_if_idle(self, *, is_over: bool = False) -> None:
+        """Warn that the last steps changed no weights: once in a run, and at its end."""
+        if self._steps and self.idle == self._steps:
+            event, found = "nothing_was_learnt", f"the gradient was zero in all {self.idle} steps"
+            do = (
+                "take easier problems, larger groups, or a model that is right at times; for an "
+                "untrained one a short sampler.max_tokens and a train.lr such as 2e-3"
             )
         elif self.idle >= _IDLE and self._passed < 1:
-            log.warning(
-                "learning_has_stopped",
-                found=f"the gradient was zero in the last {self.idle} steps, "
-                f"and {self._passed:.0%} of their answers pass",
-                look_at=look_at,
-                do="where answers have become alike: a smaller train.lr, an entropy_coef of the "
+            event, found = "learning_has_stopped", f"the gradient was zero in {self.idle} steps"
+            found += f" in a row, and {self._passed:.0%} of the last one's answers pass"
+            do = (
+                "where answers have become alike: a smaller train.lr, an entropy_coef of the "
                 "loss (0.01, for an untrained model 0.1), or --algo sft first "
-                "(docs/which-algorithm.md)",
+                "(docs/which-algorithm.md)"
             )
+        else:
+            return
+        if event not in self._warned or (is_over and self._warned[event] != self.state.step):
+            self._warned[event] = self.state.step
+            look_at = "reward/groups_equal in metrics.jsonl: equal rewards teach nothing"
+            log.warning(event, step=self.state.step, found=found, look_at=look_at, do=do)
 
     def evaluated(self, step: int, report: EvalReport, groups: Sequence[ScoredGroup]) -> None:
         """Keep an evaluation, marked as held-out or not, and announce it."""

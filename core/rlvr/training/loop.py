@@ -110,6 +110,7 @@ def _metrics(
     """The metrics of a step; where two have one name, the later wins."""
     return {
         **metrics.of_groups(batch.met),
+        "sampler/drawn": float(recipe.sampler.draws_from_policy),
         **batch.mismatch,
         **metrics.of_data(data),
         **stages.teacher_metrics(recipe.teachers, data),

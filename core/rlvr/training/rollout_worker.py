@@ -207,6 +207,7 @@ class _Rollouts:
     _sampled: dict[int, Group] = field(factory=dict, init=False)  # by ticket
     _arrived: int = field(default=0, init=False)
     _is_probed: bool = field(default=False, init=False)
+    _is_checked: bool = field(default=False, init=False)
     _moved: asyncio.Event = field(factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
@@ -231,6 +232,8 @@ class _Rollouts:
             with self.status.during("sample"):
                 await self._until(lambda: len(self._sampled) >= every)
         check_any(self.recipe.sampler, list(self._sampled.values()))
+        self._is_checked = True
+        self._tell()
         with self.status.during("verify"):
             await self._until(lambda: self._arrived >= every)
 
@@ -247,7 +250,8 @@ class _Rollouts:
             rank=(self.order.step, ticket),
             sampled=partial(self._ended, ticket),
         )
-        await self._until(lambda: self._is_probed)
+        # no step is made of empty groups alone
+        await self._until(lambda: self._is_probed and bool(self._is_checked or scored.trajectories))
         self.stream.queue.arrive(ticket, scored)
         self._arrived += 1
         self._tell()

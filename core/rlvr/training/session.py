@@ -33,6 +33,7 @@ from rlvr.errors import (
     PrerequisiteError,
     RlvrError,
     RunInterruptedError,
+    TaskError,
     VerifierError,
 )
 from rlvr.install import rlvr_command
@@ -103,8 +104,7 @@ async def _run(
         config=dict(configured.options.values),
     )
     watch = Callbacks(host=configured.host, run=info, directory=directory, status=status)
-    outcome, observers = "failed", AsyncExitStack()  # open until they are told the end
-    is_refused = False
+    outcome, is_refused, observers = "failed", False, AsyncExitStack()  # open until told the end
     with bound(run_id=info.id), _interruptible(directory.path):
         try:
             check_prerequisites(configured.host, configured.chosen.task.provider)
@@ -121,7 +121,6 @@ async def _run(
                 if not resume:
                     _say_what_is_missing(recipe, configured)
                 watch.announce("rlvr_run_started")
-                begun_at = watch.state.step
                 try:
                     state = await train(recipe, watch.state, watch)
                 except asyncio.CancelledError:
@@ -145,13 +144,14 @@ async def _run(
                     with suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
-            watch.say_if_idle(state.step - begun_at)
+            watch.say_if_idle(is_over=True)
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
         except Exception as error:
             if isinstance(error, PartError) or not isinstance(error, RlvrError):
                 _keep_traceback(directory)
-            is_refused = isinstance(error, ConfigError | PrerequisiteError) and not resume
+            refusals = ConfigError | PrerequisiteError | TaskError
+            is_refused = isinstance(error, refusals) and not resume
             raise
         finally:
             watch.keep_trace()

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sdk_leftovers import clear_away, connections_of_the_sdk, forgive
+from sdk_leftovers import clear_away, connections_of_the_sdk, pytest_itemcollected
 
-__all__ = ["connections_of_the_sdk"]
+__all__ = ["connections_of_the_sdk", "pytest_itemcollected"]
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -84,8 +84,3 @@ def saying(model_name: str) -> Callable[..., Any]:
 def pytest_sessionfinish() -> None:
     """The last look for what was left open comes after this."""
     clear_away()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What the SDK leaves is no fault of our tests."""
-    forgive(items, Path(__file__).parent)

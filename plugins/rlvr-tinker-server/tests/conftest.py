@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sdk_leftovers import clear_away, connections_of_the_sdk, forgive
+from sdk_leftovers import clear_away, connections_of_the_sdk, pytest_itemcollected
 from server_process import Running, started
 
 from rlvr_tinker_server.nets.adapters import AdaptedNet, Shape
@@ -18,7 +17,7 @@ from rlvr_tinker_server.nets.model import Model
 from rlvr_tinker_server.wire import Row
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 
-__all__ = ["connections_of_the_sdk"]
+__all__ = ["connections_of_the_sdk", "pytest_itemcollected"]
 
 VOCAB, POSITIONS = 40, 48
 
@@ -94,8 +93,3 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def pytest_sessionfinish() -> None:
     """The last look for what was left open comes after this."""
     clear_away()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What the SDK leaves is no fault of our tests."""
-    forgive(items, Path(__file__).parent)

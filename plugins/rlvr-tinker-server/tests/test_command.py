@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -120,6 +121,9 @@ def test_killing_the_server_loses_what_was_not_saved_and_nothing_else(tmp_path):
         ):
             pass
         server.kill()
+        ending = service.close("errored").future()  # else it asks for the dead server for ever
+        futures.wait([ending], timeout=1)
+        ending.cancel()
     with started(MODEL, *options, state=tmp_path / "state") as server:
         again = tinker.ServiceClient(base_url=server.url, api_key=key)
         client = again.create_training_client_from_state_with_optimizer(path).result()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,9 +27,7 @@ def connections_of_the_sdk() -> Iterator[None]:
     clear_away()
 
 
-def forgive(items: list[pytest.Item], here: Path) -> None:
-    """Found while a test below a folder runs, it is no fault of the test."""
-    for item in items:
-        if here in item.path.parents:
-            for warning in ("pytest.PytestUnraisableExceptionWarning", "ResourceWarning"):
-                item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """For a conftest: what is found while a test below it runs is no fault of that test."""
+    for warning in ("pytest.PytestUnraisableExceptionWarning", "ResourceWarning"):
+        item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))

@@ -56,6 +56,7 @@ def test_a_directory_named_new(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("new", "newest"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").touch()
 
     assert ModelSource.parse("gpt2:./new").directory == Path("new")
     assert ModelSource.parse("gpt2:newest").directory == Path("newest")
@@ -65,6 +66,16 @@ def test_a_model_that_does_not_exist(tmp_path):
     """A person's mistake: the folder and what belongs into it are named."""
     with pytest.raises(ConfigError, match=r"no such folder\n.*config\.json"):
         ModelSource.parse(f"gpt2:{tmp_path / 'nothing'}")
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "hf"])
+def test_a_folder_without_a_model_is_refused_as_one(kind, tmp_path):
+    """Before its tokenizer is missed; the folder of a run is named without a kind."""
+    with pytest.raises(ConfigError, match=r"found: a folder without config\.json"):
+        ModelSource.parse(f"{kind}:{tmp_path}")
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(ConfigError, match=rf"found: the folder of a run.*--model {tmp_path}"):
+        ModelSource.parse(f"{kind}:{tmp_path}")
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def export(model: Path, out: Path, *, merge: bool = False, base: str = "") -> di
 
 def find_model(path: Path) -> Path:
     """The directory with config.json or adapter_config.json; `ConfigError` where there is none."""
-    steps = sorted(path.glob("checkpoints/step-*"))
+    steps = sorted(path.glob("checkpoints/step-*"), key=lambda step: (len(step.name), step.name))
     for folder in (path, path / "model", *(step / "model" for step in reversed(steps))):
         if any((folder / name).is_file() for name in (ADAPTER_CONFIG, "config.json")):
             return folder

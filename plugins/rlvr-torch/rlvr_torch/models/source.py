@@ -23,7 +23,7 @@ from rlvr_torch.models.bpe import BytePairTokenizer
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.models.gpt2_files import load_gpt2
 from rlvr_torch.models.hf.net import HFNet
-from rlvr_torch.models.hf.source import HFSource, check_lora
+from rlvr_torch.models.hf.source import HFSource, check_lora, found_instead
 from rlvr_torch.models.hf.tokenizer import HFTokenizer
 
 _NUMBERS = {"layers": 2, "heads": 2, "width": 64, "positions": 256}
@@ -68,10 +68,9 @@ class ModelSource:
         _refuse_adapters(spec, config)
         if rest != "new" and not rest.startswith("new?"):
             directory = Path(rest).expanduser()
-            if not directory.is_dir():
+            if found := found_instead(directory):
                 raise ConfigError(
-                    f"the model {spec!r} was asked for\n"
-                    f"  found: {'a file' if directory.exists() else 'no such folder'}\n"
+                    f"the model {spec!r} was asked for\n  found: {found}\n"
                     "  give the folder that holds config.json, model.safetensors and "
                     f"tokenizer.json; a model of Hugging Face's hub is hf:{rest}"
                 )

@@ -24,6 +24,19 @@ from rlvr_torch.models.lora.adapters import (
 from rlvr_torch.models.lora.base_model import named_base
 
 _HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
+_OF_A_MODEL = ("config.json", ADAPTER_CONFIG, "tokenizer.json", "vocab.json")
+"""Files of which at least one is in a model's folder, even in a damaged one."""
+
+
+def found_instead(directory: Path) -> str:
+    """What stands where a model's folder was to be, "" where one may be there."""
+    if not directory.is_dir():
+        return "a file" if directory.exists() else "no such folder"
+    if any((directory / name).is_file() for name in _OF_A_MODEL):
+        return ""
+    if (directory / "run.json").is_file():
+        return f"the folder of a run, which is named without its kind: --model {directory}"
+    return "a folder without config.json"
 
 
 @frozen(kw_only=True)
@@ -45,14 +58,14 @@ class HFSource:
                 each other.
         """
         directory = Path(where).expanduser()
-        if not directory.is_dir():
-            if directory.exists() or not _HUB_ID.fullmatch(where):
-                raise ConfigError(
-                    f"the model 'hf:{where}' was asked for\n"
-                    f"  found: {'a file' if directory.exists() else 'no such folder'}\n"
-                    "  give the folder that holds config.json, model.safetensors and "
-                    "tokenizer.json, or an id of the hub (OWNER/NAME)"
-                )
+        found = found_instead(directory)
+        if found and (directory.exists() or not _HUB_ID.fullmatch(where)):
+            raise ConfigError(
+                f"the model 'hf:{where}' was asked for\n  found: {found}\n"
+                "  give the folder that holds config.json, model.safetensors and "
+                "tokenizer.json, or an id of the hub (OWNER/NAME)"
+            )
+        if found:
             return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
         where = tokenizer_at = str(directory.resolve())  # what adapters will name as their base
         if (directory / ADAPTER_CONFIG).is_file() and not (directory / "config.json").is_file():
