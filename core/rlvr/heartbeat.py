@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TextIO
+from itertools import accumulate
+from typing import Any, TextIO
 
-__all__ = ["hush", "is_coloured", "is_redrawn", "redraw", "tells"]
+__all__ = ["harmless", "hush", "is_coloured", "is_redrawn", "redraw", "tells"]
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 INTERVAL_S, LONGEST_S = 5.0, 60.0
 """Silence before the first line; it doubles after each, so that a log of hours stays short."""
@@ -38,15 +43,74 @@ def is_redrawn(stream: TextIO) -> bool:
 
 
 def is_coloured(stream: TextIO) -> bool:
-    """Whether to write colours: where lines are redrawn, unless NO_COLOR holds any text."""
-    return is_redrawn(stream) and not os.environ.get("NO_COLOR")  # no-color.org
+    """
+    Whether to write colours: where lines are redrawn, or FORCE_COLOR holds any text.
+
+    Never if NO_COLOR holds one (no-color.org, force-color.org).
+    """
+    wanted = is_redrawn(stream) or os.environ.get("FORCE_COLOR")
+    return bool(wanted) and not os.environ.get("NO_COLOR")
+
+
+def harmless(text: str, *, keep: str = "\n\t") -> str:
+    r"""
+    Control characters written out (`\x1b`), and those that turn the direction of writing.
+
+    A terminal obeys them, whoever wrote them: a data set, a model's answer, a plugin.
+    """
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
+
+
+def columns(text: str) -> int:
+    """Columns of a terminal that the text takes: two a Chinese character or an emoji."""
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def say(text: str) -> None:
+    """A line on standard error, at once; no progress line is due after it."""
+    print(harmless(text), file=sys.stderr, flush=True)
+    touch()
+
+
+class _Harmless:
+    """A terminal as standard output that obeys nothing of what is printed."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(harmless(text))
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def harmless_output() -> Iterator[None]:
+    """Within it, a terminal as standard output shows control characters rather than obey them."""
+    before = sys.stdout
+    if before.isatty():
+        sys.stdout = _Harmless(before)
+    try:
+        yield
+    finally:
+        sys.stdout = before
 
 
 def redraw(text: str) -> None:
     """Overwrite the last line of standard error; text beyond the terminal's width is cut."""
+    text = harmless(text, keep="")
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns
-        text = text[: width - 1] if width else text  # a line that wraps is not overwritten whole
+        if width:  # a line that wraps is not overwritten whole
+            text = text[: sum(end < width for end in accumulate(map(columns, text)))]
     print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
@@ -98,9 +162,7 @@ def heartbeat(
             with suppress(Exception):
                 at = place()
             words = f"rlvr: {command}: at work for {time.monotonic() - begun:.0f} s"
-            words += f", {told}" * bool(told) + f"; at {at}" * bool(at)
-            print(words, file=sys.stderr, flush=True)
-            touch()
+            say(words + f", {told}" * bool(told) + f"; at {at}" * bool(at))
             silence_s = min(2 * silence_s, LONGEST_S)
 
     thread = threading.Thread(target=beat, daemon=True, name="rlvr-heartbeat")

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import sys
+import sysconfig
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -81,17 +82,25 @@ def rlvr_command(*words: str) -> str:
 
 
 def _pip() -> str:
-    """The installer of this environment: pipx, uv, or pip (by its name if it is found)."""
+    """
+    The installer of this environment: pipx, uv, or pip (by its name if it is found).
+
+    Into the Python of an operating system (PEP 668) rlvr came by a flag, which others need too.
+    """
     python, prefix = Path(sys.executable), Path(sys.prefix)
     if (prefix / "pipx_metadata.json").is_file():
         return f"pipx runpip {shlex.quote(prefix.name)} install"
+    install = "install"
+    marker = Path(sysconfig.get_path("stdlib")) / "EXTERNALLY-MANAGED"
+    if sys.prefix == sys.base_prefix and marker.is_file():
+        install += " --break-system-packages"
     # the finder that setuptools puts before this one warns where distutils was imported
     if PathFinder.find_spec("pip") is None and _text("rlvr", "INSTALLER").strip() == "uv":
-        return f"uv pip install --python {shlex.quote(str(python))}"
+        return f"uv pip {install} --python {shlex.quote(str(python))}"
     found = shutil.which("pip")
     if found is not None and Path(found).parent.resolve() == python.parent.resolve():
-        return "pip install"
-    return f"{shlex.quote(str(python))} -m pip install"
+        return f"pip {install}"
+    return f"{shlex.quote(str(python))} -m pip {install}"
 
 
 def _source(requirement: str, seen: set[str]) -> list[str]:

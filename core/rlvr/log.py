@@ -7,20 +7,19 @@ The text of prompts and completions is never logged: such keys are replaced by t
 
 from __future__ import annotations
 
+import io
 import logging
-import re
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partialmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from rlvr.heartbeat import is_coloured
+from rlvr.heartbeat import harmless, is_coloured
 
 _PRIVATE = frozenset({"prompt", "messages", "completion", "completions", "answer", "text"})
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _LEVELS = {2: "debug", 1: "debug", 0: "info", -1: "warning", -2: "error"}
 
 EventDict = MutableMapping[str, Any]
@@ -98,8 +97,10 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
         tail: list[Any] = [processors.format_exc_info, processors.JSONRenderer(default=str)]
     else:
         dev, colors = structlog.dev, is_coloured(sys.stderr)
-        traceback = dev.default_exception_formatter if colors else dev.plain_traceback
-        tail = [_escape_controls, dev.ConsoleRenderer(colors=colors, exception_formatter=traceback)]
+        tail = [
+            _escape_controls,
+            dev.ConsoleRenderer(colors=colors, exception_formatter=_write_traceback),
+        ]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -135,9 +136,17 @@ def _keep_private(_logger: Any, _method: str, event: EventDict) -> EventDict:
 def _escape_controls(_logger: Any, _method: str, event: EventDict) -> EventDict:
     r"""Write control characters out (`\n`): an event stays on its line and colours nothing."""
     for key, value in event.items():
-        if key not in ("exc_info", "exception") and _CONTROL.search(text := str(value)):
-            event[key] = _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+        keep = "\n\t" if key == "exception" else ""
+        if key != "exc_info" and (shown := harmless(text := str(value), keep=keep)) != text:
+            event[key] = shown
     return event
+
+
+def _write_traceback(to: TextIO, exc_info: Any) -> None:
+    import structlog
+
+    structlog.dev.plain_traceback(plain := io.StringIO(), exc_info)
+    to.write(harmless(plain.getvalue()))
 
 
 def _drop_below(lowest: str) -> Callable[[Any, str, EventDict], EventDict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -109,6 +110,23 @@ def test_a_resumed_run_may_have_other_callbacks(site):
     record = json.loads((site.home / "here" / "run.json").read_text())
     assert record["config"]["run.callbacks"] == ["diary"]
     assert "run_finished" in (site.home / "here" / "diary.txt").read_text()
+
+
+def test_a_resume_goes_on_with_what_the_one_before_changed(site):
+    """Callbacks, their options, and the number of steps are those of the last command."""
+    trained(site, "--callback", "none")
+    added = ("--steps", "3", "--callback", "diary", "diary.word=noted")
+    assert site.rlvr("run", "--resume", "here", *added).returncode == 0
+    shutil.rmtree(site.home / "here" / "checkpoints" / "step-000003")
+
+    done = site.rlvr("run", "--resume", "here")
+
+    assert done.returncode == 0, done.stderr
+    lines = (site.home / "here" / "diary.txt").read_text().splitlines()
+    assert lines.count("noted step_finished 3") == 2
+    record = json.loads((site.home / "here" / "run.json").read_text())
+    assert (record["config"]["run.steps"], record["config"]["diary.word"]) == (3, "noted")
+    assert record["origin"]["diary.word"] == "command line"
 
 
 def test_the_curve_is_drawn_by_default_where_its_options_say(site):

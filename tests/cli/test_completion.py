@@ -54,7 +54,9 @@ def test_bash_completes_commands_flags_and_names(scripts, tmp_path):
     assert in_bash(path, "rlvr", "runs", "") == ["list", "show", "compare", "trace"]
     assert "export" in in_bash(path, "rlvr", "torch", "")
     assert in_bash(path, "rlvr", "run", "--curr") == ["--curriculum"]
-    assert "builtin" in in_bash(path, "rlvr", "run", "--plugin", "")
+    assert {"builtin", "toy"} <= set(in_bash(path, "rlvr", "run", "--plugin", ""))
+    assert "torch" not in in_bash(path, "rlvr", "run", "--plugin", "")
+    assert "torch" in in_bash(path, "rlvr", "doctor", "--plugin", "")
     assert in_bash(path, "rlvr", "run", "--curriculum", "pass") == ["pass-rate"]
     assert "builtin" in in_bash(path, "rlvr", "plugins", "show", "")
     assert in_bash(path, "rlvr", "plugins", "check", "built") == ["builtin"]
@@ -63,6 +65,7 @@ def test_bash_completes_commands_flags_and_names(scripts, tmp_path):
     assert in_bash(path, "rlvr", "score", "--dataset", f"{tmp_path}/m") == [
         f"{tmp_path}/mine.jsonl"
     ]
+    assert in_bash(path, "rlvr", "eval", "--against", f"{tmp_path}/r") == [f"{tmp_path}/runs"]
 
 
 def test_fish_completes_commands_flags_and_names(scripts):

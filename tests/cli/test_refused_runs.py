@@ -159,3 +159,17 @@ def test_a_run_that_has_begun_is_kept(site: PluginSite, monkeypatch: pytest.Monk
         assert main([*RUN, "--out", f"r{stopped}"]) == (130 if stopped else 2)
         assert Path(f"r{stopped}", "eval.jsonl").is_file()
         assert Path(f"r{stopped}", "run.json").is_file()
+
+
+def test_a_resume_that_is_refused_leaves_the_record_as_it_was(
+    site: PluginSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that is done stays done, at its step, whatever refused to go on with it."""
+    assert main([*RUN, "--out", "r"]) == 0
+    before = Path("r/run.json").read_text()
+    monkeypatch.setenv("ERROR", "PrerequisiteError")
+
+    for when in MOMENTS[:-1]:
+        monkeypatch.setenv("WHEN", when)
+        assert main(["run", "--resume", "r", "--steps", "2"]) == 4, when
+        assert Path("r/run.json").read_text() == before, when

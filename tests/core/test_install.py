@@ -249,6 +249,25 @@ def test_where_uv_installed_rlvr_and_there_is_no_pip(
     assert pip_install("x") == f"{shlex.quote(sys.executable)} -m pip install x"
 
 
+@pytest.mark.parametrize(("prefix", "installer"), [("usr", "pip"), ("usr", "uv"), ("venv", "pip")])
+def test_in_the_python_of_an_operating_system(
+    installed: Installed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    prefix: str, installer: str,
+) -> None:  # fmt: skip
+    """PEP 668: pip and uv refuse to install there without the flag; an environment needs none."""
+    installed("rlvr", installer=installer)
+    monkeypatch.setattr(sys, "prefix", prefix)
+    monkeypatch.setattr(sys, "base_prefix", "usr")
+    monkeypatch.setattr(sysconfig, "get_path", lambda _: str(tmp_path))
+    (tmp_path / "EXTERNALLY-MANAGED").touch()
+
+    command = pip_install("rlvr-algos")
+
+    assert command.endswith("rlvr-algos")
+    assert ("install --break-system-packages" in command) == (prefix == "usr")
+    assert command.startswith("uv pip") == (installer == "uv")
+
+
 def test_where_pipx_installed_rlvr(
     installed: Installed, clone: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

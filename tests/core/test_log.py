@@ -18,6 +18,7 @@ from types import SimpleNamespace
 import pytest
 
 from rlvr import is_coloured, is_redrawn, log
+from rlvr.cli.output import table
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,6 +82,44 @@ def on_terminal(code, columns, **environ):
     return told.decode()
 
 
+HOSTILE = "\x1b]0;title\x07\x1b[2J\x9b31m\u202e\rover"
+SHOWN = HOSTILE.encode("unicode_escape").decode()
+
+
+def test_a_terminal_obeys_nothing_of_what_others_wrote():
+    """Neither lines, nor redrawn ones, nor the live view, nor a traceback, nor standard output."""
+    code = f"""
+import sys
+from rlvr import log, redraw
+from rlvr.heartbeat import harmless_output, say
+sys.stdout = sys.stderr
+said = {HOSTILE!r}
+say(said)
+redraw(said)
+with harmless_output():
+    print(said)
+    sys.stdout.writelines([said])
+log.setup()
+try:
+    raise ValueError(said)
+except ValueError:
+    log.get("t").exception("failed")
+"""
+    live = LIVE.replace("50 *", "said +").replace("RunStatus()", "waiting", 1)
+    live = f"""
+said = {HOSTILE!r}
+from rlvr.progress.status import RunStatus
+class Waiting(RunStatus):
+    def longest_wait(self):
+        return said, 1.0
+waiting = Waiting()
+{live}"""
+
+    for written in (on_terminal(code, 200), on_terminal(live, 200)):
+        assert not re.search(r"\x1b\]|\x07|\x1b\[2J|\x9b|\u202e|\rover", written)
+        assert written.count(SHOWN) >= 3
+
+
 def test_colours_on_a_terminal_unless_no_color_is_set():
     """https://no-color.org: a value that is not empty asks for none."""
     code = "from rlvr import log; log.setup(); log.get('t').info('sampled', tokens=7)"
@@ -95,6 +134,14 @@ def test_colours_on_a_terminal_unless_no_color_is_set():
 def test_a_redrawn_line_fits_the_terminal():
     """A line that wraps could not be overwritten whole: it is cut before the last column."""
     assert on_terminal("from rlvr import redraw; redraw(100 * 'x')", 40) == "\r\x1b[K" + 39 * "x"
+    assert on_terminal("from rlvr import redraw; redraw(100 * '字')", 40) == "\r\x1b[K" + 19 * "字"
+
+
+def test_a_table_lines_up_where_characters_are_wide():
+    """Two columns each, as a terminal draws them; marks on letters take none."""
+    text = table(("NAME", "N"), [("字字", 1), ("e\u0301", 2), ("a\nb", 3)])
+
+    assert text.split("\n") == ["NAME  N", "字字  1", "e\u0301     2", "a\\nb  3"]
 
 
 @pytest.mark.parametrize(
@@ -110,7 +157,12 @@ def test_a_line_is_redrawn_on_a_terminal_that_can(monkeypatch, term, wanted):
 
 
 def test_one_helper_reads_no_color(monkeypatch):
-    """Colours on a terminal alone; nothing else in the sources asks the environment for it."""
+    """
+    Colours on a terminal, or where FORCE_COLOR asks for them and NO_COLOR does not.
+
+    Nothing else in the sources asks the environment for it.
+    """
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
     terminal, file = SimpleNamespace(isatty=lambda: True), SimpleNamespace(isatty=lambda: False)
     monkeypatch.setenv("TERM", "xterm")
     for value, wanted in ((None, True), ("", True), ("1", False), ("0", False)):
@@ -118,6 +170,9 @@ def test_one_helper_reads_no_color(monkeypatch):
         if value is not None:
             monkeypatch.setenv("NO_COLOR", value)
         assert (is_coloured(terminal), is_coloured(file)) == (wanted, False), value
+        with monkeypatch.context() as forced:
+            forced.setenv("FORCE_COLOR", "1")
+            assert is_coloured(file) == wanted, value
     sources = [p for place in ("core", "plugins/*/rlvr_*", "rlvr-*/rlvr_*", "examples", "scripts")
                for folder in ROOT.glob(place) for p in folder.rglob("*.py")]  # fmt: skip
     readers = [p.name for p in sources if "NO_COLOR" in p.read_text("utf-8")]

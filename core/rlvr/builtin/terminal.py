@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rlvr import hookimpl
 from rlvr.errors import counted
-from rlvr.heartbeat import is_redrawn, redraw, touch
+from rlvr.heartbeat import harmless, is_redrawn, redraw, say
 from rlvr.progress.status import RunStatus
 from rlvr.types import Checkpoint, EvalReport, RunInfo
 
@@ -60,8 +60,7 @@ class LineProgress:
 
     def say(self, text: str) -> None:
         """Print a line at once."""
-        print(text, file=sys.stderr, flush=True)
-        touch()
+        say(text)
 
     def begin(self, configured: Configured, directory: Path) -> None:
         """Say what is run, before the model is loaded."""
@@ -149,7 +148,7 @@ def _false_accepts(metrics: Mapping[str, float]) -> str:
 def _packed(facts: Iterable[str], width: int) -> list[str]:
     """Lines of as many facts as fit; no fact is broken."""
     lines: list[str] = []
-    for fact in facts:
+    for fact in (harmless(fact, keep="") for fact in facts):
         if lines and len(lines[-1]) + 2 + len(fact) <= width:
             lines[-1] += f"  {fact}"
         else:
@@ -171,7 +170,7 @@ class LiveProgress(LineProgress):
     def say(self, text: str) -> None:
         """Print above the display."""
         if self._live is not None:
-            self._live.console.print(text, highlight=False, markup=False)
+            self._live.console.print(harmless(text), highlight=False, markup=False)
         else:
             super().say(text)
 

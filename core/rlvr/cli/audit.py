@@ -20,7 +20,7 @@ from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.config.coerce import names_in
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError, counted
-from rlvr.heartbeat import is_redrawn, redraw
+from rlvr.heartbeat import is_redrawn, redraw, say
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -89,10 +89,7 @@ def audited(
             done, failed, judged = run_blocking(lambda: _audit(configured, args, file, told))
         except KeyboardInterrupt:
             if path is not None:
-                print(
-                    f"rlvr: {counted(len(file.problems), 'problem')} kept in {path}",
-                    file=sys.stderr,
-                )
+                say(f"rlvr: {counted(len(file.problems), 'problem')} kept in {path}")
             raise
     allowed = configured.options.values["verify.max_failures"] * max(judged, 1)
     return file, done, failed > allowed
@@ -149,7 +146,7 @@ async def _audit(
             if is_redrawn(sys.stderr):
                 redraw("")
             line = _line(audit, args.weak)
-            print(f"{count}/{len(problems)}  {line}", file=sys.stderr, flush=True)
+            say(f"{count}/{len(problems)}  {line}")
 
         auditor = Auditor(verifier.task, verifier.runner, plan, finished)
         with scoring_progress(status, quiet=args.json):

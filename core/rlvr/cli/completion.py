@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import sys
 
 from rlvr.cli.main import COMMANDS, top_parser
 from rlvr.cli.parser import CommandParser, examples
 from rlvr.cli.watchdog import Watchdog, with_plugins
 from rlvr.errors import ExitCode, PrerequisiteError
+from rlvr.heartbeat import say
 from rlvr.install import pip_install
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.loading import HUNG
@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
 
     def work(host: PluginHost, _: Watchdog) -> int:
         for name, why in HUNG.items():
-            print(f"rlvr: the plugin {name} is left out: {why}", file=sys.stderr)
+            say(f"rlvr: the plugin {name} is left out: {why}")
         print(shtab.complete(_every_command(host), shell=args.shell))
         return ExitCode.DONE
 
@@ -88,13 +88,16 @@ def _name_parts(parser: CommandParser, host: PluginHost) -> None:
 
     registry = Registry(host)
     for action in parser._actions:
-        if action.dest == "plugin":
+        if action.dest == "plugin" and parser.has("task"):
+            tasks = host.tasks()
+            action.choices = list(dict.fromkeys(n for t in tasks for n in (t.name, t.provider)))
+        elif action.dest == "plugin":
             action.choices = [status.name for status in host.plugins if status.is_active]
         elif action.metavar == "PLUGIN":  # broken ones too: one asks what is wrong with them
             action.choices = [status.name for status in host.plugins]
         elif kind := _KINDS.get(action.dest):
             action.choices = registry.names(kind)
-        elif action.metavar in ("FILE", "PATH"):
+        elif action.metavar in ("FILE", "PATH", "SPEC", "OTHER"):
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar in ("DIR", "RUN", "auto|DIR"):
             action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]

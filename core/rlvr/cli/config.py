@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
 from rlvr.cli.options import add_config_flags, add_run_flags, add_training_flags
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.config.describe import as_text, describe
 from rlvr.errors import ExitCode
+from rlvr.heartbeat import say
 from rlvr.plugins.host import PluginHost
 
 
@@ -42,7 +42,7 @@ def main(args: argparse.Namespace) -> int:
         args, PluginHost.load(), needs=args.needs, reads_data=False, is_partial=True
     )
     for why in configured.missing:
-        print(f"rlvr: not shown: {why}", file=sys.stderr)
+        say(f"rlvr: not shown: {why}")
     rows = describe(configured.specs, configured.options)
     if args.json:
         print_json(rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +12,7 @@ from attrs import frozen
 
 from rlvr.border.abilities import figures_of
 from rlvr.cli.output import number, table
+from rlvr.heartbeat import say
 from rlvr.parts import Policy, Task
 from rlvr.types import Metric
 
@@ -43,7 +43,7 @@ async def measured(task: Task, policy: Policy, *, split: str, seed: int, quiet: 
         async for figure in figures_of(task, policy, split, seed):
             found.append(figure)
             if not quiet:
-                print(figure_line(figure), file=sys.stderr, flush=True)
+                say(figure_line(figure))
     except asyncio.CancelledError:
         if (current := asyncio.current_task()) is not None:
             current.uncancel()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from rlvr.evaluation import contamination
 from rlvr.evaluation.answers_file import group_answers, none_found, read_answers, with_missing
 from rlvr.evaluation.breakdown import check_labels
 from rlvr.evaluation.saved import read_judged
+from rlvr.heartbeat import say
 from rlvr.parts import Policy, Task
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import UNKNOWN
@@ -171,7 +171,7 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         ]
         completions = group_answers(answers, problems, _asked_samples(configured))
         for reason in completions.unusable:
-            print(f"rlvr: {source}: {reason}", file=sys.stderr)
+            say(f"rlvr: {source}: {reason}")
         if not any(group.trajectories for group in completions.groups):
             raise none_found(args.completions, "evaluated", len(problems), options.split)
         begun = time.monotonic()
@@ -208,7 +208,7 @@ def judged_before(path: Path, labels: Sequence[str]) -> Evaluated:
     """
     found = read_judged(path)
     for reason in found.unusable:
-        print(f"rlvr: {path}: {reason}", file=sys.stderr)
+        say(f"rlvr: {path}: {reason}")
     check_labels([group.problem for group in found.groups], labels)
     facts = found.facts
     return Evaluated(
@@ -245,7 +245,7 @@ def _asked_samples(configured: Configured) -> int:
 def _unsupported(task: Task) -> dict[str, str]:
     found = unsupported_by(task)
     for name, reason in found.items():
-        print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
+        say(f"rlvr: {name}: unsupported: {reason}")
     return found
 
 

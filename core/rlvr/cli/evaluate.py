@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from rlvr.evaluation import contamination
 from rlvr.evaluation.breakdown import breakdown
 from rlvr.evaluation.compare_models import compare
 from rlvr.evaluation.saved import judged_lines
+from rlvr.heartbeat import say
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.records.owner import writing_to
@@ -210,6 +210,6 @@ def _exit_code(sides: Iterable[Evaluated]) -> int:
             f"found: {failed[0].reason}",
             "what could be judged is reported; verify.max_failures=SHARE allows more",
         )
-        print(f"rlvr: {said}    (exit {int(ExitCode.VERIFIER)})", file=sys.stderr)
+        say(f"rlvr: {said}    (exit {int(ExitCode.VERIFIER)})")
         return int(ExitCode.VERIFIER)
     return int(ExitCode.DONE)

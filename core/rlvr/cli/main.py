@@ -10,12 +10,13 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import TYPE_CHECKING
 
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
-from rlvr.errors import ConfigError, ExitCode, PartError, RlvrError
-from rlvr.heartbeat import are_threads_abandoned, heartbeat
+from rlvr.errors import CheckpointError, ConfigError, ExitCode, PartError, RlvrError
+from rlvr.heartbeat import are_threads_abandoned, harmless_output, heartbeat, say
 from rlvr.log import plain_lines
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker-ser
 
 _DO = "this is a bug of the plugin: --debug shows its traceback"
 _ALLOW = "run as its owner, or give yourself access: ls -ld PATH shows who has it"
+_FREE = "free space where standard output goes, or write elsewhere"
 _PREFIX = re.compile(r"\Arlvr(?: [a-z][\w-]*){0,3}: (?:error: )?")
 """What argparse and commands put before a message; it is said once, by us."""
 BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
@@ -66,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
     except RlvrError as error:
         return _report(error, words)
     except KeyboardInterrupt:
-        print("rlvr: interrupted (exit 130)", file=sys.stderr)
+        say("rlvr: interrupted (exit 130)")
         return ExitCode.INTERRUPTED
     except BrokenPipeError:
         # Python flushes standard output once more at exit: give it somewhere to go.
@@ -74,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
         return BROKEN_PIPE
     except SystemExit as leaving:  # argparse leaves this way after --help and --version
         if isinstance(leaving.code, str):
-            print(leaving.code, file=sys.stderr)
+            say(leaving.code)
         return leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
     except Exception as error:  # a bug, unless a plugin knows better
         return _report_bug(error, words)
@@ -82,10 +84,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """Give a stream that the caller closed (`2>&-`) a place of its own: not the next file's."""
+    """
+    Give a stream that the caller closed (`2>&-`) a place of its own: not the next file's.
+
+    Characters that standard output has no code for are written out, as on standard error.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open as long as the process
+    out, names_of_files = sys.stdout, ("utf-8", "surrogateescape")
+    if isinstance(out, TextIOWrapper) and (out.encoding, out.errors) != names_of_files:
+        out.reconfigure(errors="backslashreplace")
 
 
 def _dispatch(words: Sequence[str], is_process: bool) -> int:
@@ -98,7 +107,12 @@ def _dispatch(words: Sequence[str], is_process: bool) -> int:
         top.print_help()
         return ExitCode.DONE
     with heartbeat(words[first], place=_place):  # imports and help may take long too
-        return _run_command(words[first], rest, asked)
+        if words[first] not in COMMANDS:
+            from rlvr.cli.plugin_commands import run_plugin_command
+
+            return run_plugin_command(words[first], rest, list(COMMANDS))
+        with harmless_output():
+            return _run_command(words[first], rest, asked)
 
 
 def _place() -> str:
@@ -108,10 +122,6 @@ def _place() -> str:
 
 
 def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> int:
-    if command not in COMMANDS:
-        from rlvr.cli.plugin_commands import run_plugin_command
-
-        return run_plugin_command(command, rest, list(COMMANDS))
     module = importlib.import_module(COMMANDS[command][0])
     parser = CommandParser(prog=f"rlvr {command}", description=COMMANDS[command][1])
     module.configure(parser)
@@ -163,6 +173,7 @@ def _report(error: RlvrError, words: Sequence[str]) -> int:
 def _report_bug(error: Exception, words: Sequence[str]) -> int:
     from rlvr.border.calls import culprit
     from rlvr.plugins.author_error import said
+    from rlvr.records.run_directory import DISK_TROUBLE
 
     shown = error if _is_debugging(words) else None
     if (advice := _advice(error)) is not None:
@@ -171,16 +182,20 @@ def _report_bug(error: Exception, words: Sequence[str]) -> int:
     if isinstance(error, PermissionError) and error.filename:
         asked = f"{error.filename} was to be used."
         return _report(ConfigError(asked, f"found: {error.strerror}", _ALLOW), words)
+    if isinstance(error, OSError) and error.errno in DISK_TROUBLE and not error.filename:
+        return _report(
+            CheckpointError("results were to be written.", f"found: {error}", _FREE), words
+        )
     if who := culprit(error):
         return _say(f"{who} raised {said(error)}\n  {_DO}", ExitCode.PLUGIN, shown)
     _print_traceback(error)
-    print(f"rlvr: this is a bug: {type(error).__name__}: {error} (exit 1)", file=sys.stderr)
+    say(f"rlvr: this is a bug: {type(error).__name__}: {error} (exit 1)")
     return ExitCode.BUG
 
 
 def _say(message: str, code: int, error: BaseException | None = None) -> int:
     """Print a message with its exit code, and the traceback of an error that is given."""
-    print(f"rlvr: {message}    (exit {int(code)})", file=sys.stderr)
+    say(f"rlvr: {message}    (exit {int(code)})")
     _print_traceback(error)
     return code
 
@@ -210,7 +225,7 @@ def _print_traceback(error: BaseException | None) -> None:
     if error is not None:
         import traceback
 
-        traceback.print_exception(error)
+        say("".join(traceback.format_exception(error)).rstrip())
 
 
 __all__ = ["COMMANDS", "main"]

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import attrs
+
+from rlvr.heartbeat import columns, harmless
 
 
 def table(
     header: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int] = ()
 ) -> str:
     """Left-aligned columns, two spaces apart; `widths` are least widths of the first ones."""
-    cells = [[str(cell) for cell in row] for row in [header, *rows]]
+    cells = [[harmless(str(cell), keep="") for cell in row] for row in [header, *rows]]
     least = [*widths, *([0] * (len(header) - len(widths)))]
-    wide = [max(least[i], *(len(row[i]) for row in cells)) for i in range(len(header))]
-    lines = ("  ".join(c.ljust(w) for c, w in zip(row, wide, strict=True)) for row in cells)
+    wide = [max(least[i], *(columns(row[i]) for row in cells)) for i in range(len(header))]
+    lines = (
+        "  ".join(c + " " * (w - columns(c)) for c, w in zip(row, wide, strict=True))
+        for row in cells
+    )
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -29,7 +35,8 @@ def number(value: object) -> str:
 
 def print_json(value: Any) -> None:
     """Print a value as JSON; attrs records become objects, paths become texts."""
-    print(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+    is_utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
+    print(json.dumps(value, indent=2, default=_plain, ensure_ascii=not is_utf8))
 
 
 def _plain(value: Any) -> Any:

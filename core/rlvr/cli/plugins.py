@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -22,6 +21,7 @@ from rlvr.cli.watchdog import IMPORT_S, Watchdog, add_limit_flag, with_plugins
 from rlvr.cli.watched_child import Step
 from rlvr.config.describe import as_text, describe
 from rlvr.errors import ExitCode, PluginError, UnknownNameError
+from rlvr.heartbeat import say
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.offers import OFFERS, label
 from rlvr.plugins.registry import Registry
@@ -71,7 +71,7 @@ def main(args: argparse.Namespace) -> int:
 
     def work(host: PluginHost, watchdog: Watchdog) -> int:
         for note in host.notes:
-            print(f"rlvr: {note}", file=sys.stderr)
+            say(f"rlvr: {note}")
         if is_check:
             return plugins_check.main(args, host, watchdog, folder)
         if args.verb == "show":  # it imports the modules of options

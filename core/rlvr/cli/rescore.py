@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from rlvr.cli.options import add_config_flags
 from rlvr.cli.parser import examples
 from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import ConfigError, ExitCode, counted
+from rlvr.heartbeat import say
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -57,7 +57,7 @@ def main(args: argparse.Namespace) -> int:
         write_out(path, "".join(json.dumps(r) + "\n" for r in records))
     summary = {**_summary(records, configured, path), "unknown": len(unknown)}
     for name in sorted(set(unknown)):
-        print(f"rlvr: {name}: no such problem in the data set any more", file=sys.stderr)
+        say(f"rlvr: {name}: no such problem in the data set any more")
     print(json.dumps(summary) if args.json else _as_text(summary))
     allowed = configured.options.values["verify.max_failures"] * len(records)
     return int(ExitCode.VERIFIER if summary["failed"] > allowed else ExitCode.DONE)
@@ -74,7 +74,7 @@ async def _rescore(
             try:
                 found = None if "recorded" in line else trajectory_from_json(line)
             except (AttributeError, LookupError, TypeError, ValueError, OverflowError) as error:
-                print(f"rlvr: {path}: no whole trajectory: {error!r}", file=sys.stderr)
+                say(f"rlvr: {path}: no whole trajectory: {error!r}")
                 continue
             lines.append({**line, "kind": kind, "trajectory": found})
     if not lines:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from rlvr.cli.parser import examples
 from rlvr.config.layers import GONE, Layer
 from rlvr.errors import ConfigError, counted
 from rlvr.evaluation.pass_at_k import gain
+from rlvr.heartbeat import say
 from rlvr.log import get, setup
 from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
@@ -139,15 +139,12 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
             try:
                 begun = _resumed(args, host, path, attempt)
             except RunOwnedError as error:
-                print(f"rlvr: --resume auto passes over a run: {error}", file=sys.stderr)
+                say(f"rlvr: --resume auto passes over a run: {error}")
                 continue
             if _fits(begun.directory, wanted):  # still: its owner may have ended meanwhile
                 held.push(attempt.pop_all())
                 return begun
-    print(
-        f"rlvr: --resume auto: no unfinished run below {root} fits; a new one is begun",
-        file=sys.stderr,
-    )
+    say(f"rlvr: --resume auto: no unfinished run below {root} fits; a new one is begun")
     args.base = None
     return None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from rlvr.errors import ConfigError, ExitCode
 from rlvr.evaluation import compare_runs
 from rlvr.evaluation.compare_runs import CURVES, Curve, Difference, Points, Summary
 from rlvr.evaluation.plot import check_drawable, draw
+from rlvr.heartbeat import say
 from rlvr.records.owner import writing_to
 from rlvr.records.read_runs import RunRecord, locate, read_run
 
@@ -70,7 +70,7 @@ def main(args: argparse.Namespace) -> int:
     if args.out:
         with writing_to(args.out):
             draw(Path(args.out), there)
-        print(f"drawn: {args.out}", file=sys.stderr)
+        say(f"drawn: {args.out}")
     return ExitCode.DONE
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 from typing import Any
 
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError
+from rlvr.heartbeat import say
 from rlvr.records.read_runs import DEFAULT_DIRECTORY, read_run
 
 SUMMARY = "all runs of a folder, oldest first"
@@ -39,13 +39,13 @@ def main(args: argparse.Namespace) -> int:
         try:
             found.append(_summary(path.parent))
         except ConfigError as error:  # one damaged run hides no other
-            print(f"rlvr: {error}", file=sys.stderr)
+            say(f"rlvr: {error}")
             found.append({"id": path.parent.name, "status": "unreadable", "path": path.parent})
     found.sort(key=lambda run: str(run.get("created", "")))
     if args.json:
         print_json(found)
     elif not found:
-        print(f"no runs in {folder}", file=sys.stderr)
+        say(f"no runs in {folder}")
     else:
         print(table(HEADER, [_cells(run) for run in found]))
     return ExitCode.DONE

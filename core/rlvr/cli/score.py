@@ -21,6 +21,7 @@ from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.errors import ConfigError, ExitCode, counted
 from rlvr.evaluation.answers_file import Answer, golden_answers, none_found, read_answers
+from rlvr.heartbeat import say
 from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
@@ -67,10 +68,9 @@ def main(args: argparse.Namespace) -> int:
     broken = [str(r["error"]) for r in records if _is_unusable(r)]
     if broken and not args.golden:  # everything that could be judged is written
         others = "the others were" if len(broken) < summary["answers"] else "nothing was"
-        print(
+        say(
             f"rlvr: {len(broken)} of {summary['answers']} lines of {args.completions} could not be "
-            f"used; {others} scored.\n  found: {broken[0]}    (exit {int(ExitCode.USAGE)})",
-            file=sys.stderr,
+            f"used; {others} scored.\n  found: {broken[0]}    (exit {int(ExitCode.USAGE)})"
         )
         return int(ExitCode.USAGE)
     return int(ExitCode.DONE)
@@ -100,7 +100,7 @@ async def _score(
         problems = {p.id: p for p in problems_of(verifier.task, args.split)}
         unsupported = unsupported_by(verifier.task)
         for name, reason in unsupported.items():
-            print(f"rlvr: {name}: unsupported: {reason}", file=sys.stderr)
+            say(f"rlvr: {name}: unsupported: {reason}")
         if not problems:
             raise _nothing_to_score(args.split, unsupported)
         if args.golden:

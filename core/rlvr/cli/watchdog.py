@@ -18,6 +18,7 @@ from attrs import define
 
 from rlvr.cli.watched_child import OWN_S, Child, Step, adopt_orphans, descendants, die_with_parent
 from rlvr.errors import ExitCode
+from rlvr.heartbeat import say
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.loading import HUNG
 
@@ -119,7 +120,7 @@ def watched(
         else:
             code = (step.given if step else 0) or ExitCode.PLUGIN
             words = f"a plugin kept the process from its own end: {why}    (exit {int(code)})"
-            print(f"rlvr: {words}", file=sys.stderr)
+            say(f"rlvr: {words}")
     return code
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from attrs import define, field, frozen
 
-from rlvr.heartbeat import tells
+from rlvr.heartbeat import say, tells
 from rlvr.plugins.author_error import place_in_dump
 
 _DUMP_S = 0.2
@@ -152,7 +152,7 @@ class Child:
                 time.sleep(0.005)
             elif self.step and time.monotonic() > self._note_at:
                 self._note_at = math.inf
-                print(f"rlvr: waiting for {self.step.words}", file=sys.stderr, flush=True)
+                say(f"rlvr: waiting for {self.step.words}")
         while select.select([self.pipe], [], [], _DUMP_S)[0]:
             if not (new := os.read(self.pipe, 1 << 16)):
                 break

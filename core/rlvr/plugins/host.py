@@ -21,6 +21,7 @@ from attrs import evolve
 import rlvr.hookspecs as hookspecs
 import rlvr.specs as specs
 from rlvr.errors import PluginError
+from rlvr.heartbeat import say
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
 from rlvr.plugins.loading import broken, load_module, slow_imports_told, specify
@@ -173,7 +174,7 @@ class PluginHost:
         finally:
             if self._controls.is_traced:
                 spent_ms = 1000 * (time.perf_counter() - started)
-                print(f"rlvr: trace: {hook} -> {name} {spent_ms:.1f} ms", file=sys.stderr)
+                say(f"rlvr: trace: {hook} -> {name} {spent_ms:.1f} ms")
         if isinstance(result, list):
             return result
         return [] if result is None else [result]

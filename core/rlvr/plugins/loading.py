@@ -12,7 +12,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from attrs import evolve
 
 import rlvr
 from rlvr.errors import PluginError
+from rlvr.heartbeat import say
 from rlvr.install import pip_install
 from rlvr.plugins.author_error import said
 from rlvr.plugins.discovery import Found
@@ -169,7 +169,7 @@ def slow_imports_told() -> Iterator[Callable[[str], None]]:
         name = plugin
 
     def tell() -> None:
-        print(f"rlvr: still importing the plugin {name}", file=sys.stderr, flush=True)
+        say(f"rlvr: still importing the plugin {name}")
 
     timer = threading.Timer(_SLOW_S, tell)
     timer.daemon = True

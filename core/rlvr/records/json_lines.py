@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from attrs import field, frozen
+
+from rlvr.heartbeat import say
 
 _NAMED = 3
 """Damaged lines that are named one by one, for each file; further ones are counted."""
@@ -37,9 +38,9 @@ class Lines:
         """The records; standard error names what is left out or incomplete."""
         for reasons, end in ((self.damage, "left out"), (self.incomplete, "read without it")):
             for reason in reasons[:_NAMED]:
-                print(f"rlvr: {self.path}: {reason}; it is {end}", file=sys.stderr)
+                say(f"rlvr: {self.path}: {reason}; it is {end}")
             if (more := len(reasons) - _NAMED) > 0:
-                print(f"rlvr: {self.path}: {more} more lines are {end}", file=sys.stderr)
+                say(f"rlvr: {self.path}: {more} more lines are {end}")
         return self.records
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rlvr.errors import ConfigError
+from rlvr.heartbeat import say
 from rlvr.records.lock import LOCK, LONGEST_RECORD, Lock, is_free, record_in
 from rlvr.records.run_directory import RECORDS, check_writable, now
 
@@ -222,7 +223,7 @@ def _taken_over(directory: Path, found: dict[str, Any]) -> dict[str, Any]:
         why = "the machine was restarted" if is_here and not is_same_start else "its lock is free"
         text = f"was left by {_named(found)}, which ended without releasing it ({why}); this "
         text += "process takes it over"
-    print(f"rlvr: {directory} {text}", file=sys.stderr)
+    say(f"rlvr: {directory} {text}")
     return {key: found.get(key) for key in ("host", "pid", "boot", "since")} | {"why": why}
 
 

@@ -10,7 +10,6 @@ import errno
 import json
 import os
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 import attrs
 
 from rlvr.errors import CheckpointError, ConfigError, UnknownNameError
+from rlvr.heartbeat import say
 from rlvr.records.json_lines import object_in, read_lines
 from rlvr.records.trajectories import trajectory_records
 from rlvr.types import EvalReport, ScoredGroup
@@ -244,7 +244,7 @@ class RunDir:
             names = (path.with_name(f"{path.name}.damaged{number}") for number in numbers)
             aside = next(name for name in names if not name.exists())
             path.rename(aside)
-            print(f"rlvr: {path}: damaged; it is kept as {aside.name}", file=sys.stderr)
+            say(f"rlvr: {path}: damaged; it is kept as {aside.name}")
 
     def write_trajectories(
         self, label: str, step: int, groups: Sequence[ScoredGroup], *, are_recorded: bool = False

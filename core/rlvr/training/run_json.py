@@ -60,10 +60,16 @@ def _plain(value: Any) -> Any:
 
 
 def close_identity(directory: RunDir, outcome: str, step: int) -> None:
-    """Write how the run ended; where that fails, the error that ended it is the one to show."""
+    """
+    Write how the run ended; where that fails, the error that ended it is the one to show.
+
+    A resume that was refused before it was marked as running leaves the record as it was.
+    """
     if (directory.path / "run.json").exists():
         try:
-            directory.update_run(status=outcome, finished=now(), step=step)
+            record = directory.read_run()
+            if (record.get("status"), record.get("pid")) == ("running", os.getpid()):
+                directory.update_run(status=outcome, finished=now(), step=step)
         except (ConfigError, OSError) as error:
             log.error("outcome_not_written", outcome=outcome, error=str(error))
 
@@ -83,6 +89,20 @@ def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
         )
 
 
+def _with_changes(configured: Configured, directory: RunDir) -> dict[str, Any]:
+    """The record with the options that this resume changes: the next one goes on with them."""
+    record, options = directory.read_run(), configured.options
+    config = record["config"]
+    changed = {
+        key: value
+        for key, value in options.values.items()
+        if _plain(config.get(key)) != _plain(value)
+        if key in config or options.origin[key] != DEFAULT
+    }
+    origin = {**record.get("origin", {}), **{key: options.origin[key] for key in changed}}
+    return {**record, "config": {**config, **changed}, "origin": origin}
+
+
 def write_identity(
     configured: Configured,
     directory: RunDir,
@@ -99,7 +119,7 @@ def write_identity(
     """
     if resume:
         _check_same_data(directory, recipe)
-        told = {**record_of(start, recipe.problems), **directory.read_run()}
+        told = {**record_of(start, recipe.problems), **_with_changes(configured, directory)}
         directory.write_run(
             {**told, "status": "running", "steps": recipe.steps, "pid": os.getpid()}
         )

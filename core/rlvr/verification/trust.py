@@ -129,7 +129,8 @@ def clopper_pearson(hits: int, n: int) -> tuple[float, float]:
     """
     The 95 % interval of a share, by Clopper and Pearson (1934): (0, 1) where n is 0.
 
-    It holds the true share at least 95 % of the time at every n, small ones too.
+    It holds the true share at least 95 % of the time at every n, small ones too. By hand, as
+    scipy would replace these 20 lines by a wheel of 35 MB that nothing else in the core needs.
 
     Raises:
         ValueError: `hits` is not within 0 and n.

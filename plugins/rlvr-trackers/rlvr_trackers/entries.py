@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from attrs import fields
 
 from rlvr import EvalReport, Reward, RunInfo, ScoredGroup
 
@@ -53,15 +57,34 @@ def evaluation_numbers(report: EvalReport) -> dict[str, float]:
     trajectories have no pass rate, only what the loss came to.
     """
     if report.measures:
-        return {**report.measures, "eval/seconds": report.seconds}
+        return {**report.measures, "eval/seconds": round(report.seconds, 3)}
     numbers = {
         "pass1": report.pass1,
         **{name: getattr(report, name) for name in ("low", "high", "reward_mean")},
-        **{name: float(getattr(report, name)) for name in ("samples", "failed", "seconds")},
+        **{name: float(getattr(report, name)) for name in ("samples", "failed")},
+        "seconds": round(report.seconds, 3),
         **{f"pass_at/{k}": value for k, value in report.pass_at.items()},
         **({} if report.held_out is None else {"held_out": float(report.held_out)}),
     }
     return {f"eval/{name}": value for name, value in numbers.items()}
+
+
+def recorded(run: Path) -> list[tuple[int, str, dict[str, float]]]:
+    """Step, kind of entry and numbers of what a run directory holds, as they came about."""
+    found = []
+    for line in _lines(run / "metrics.jsonl"):
+        found.append((line.pop("step"), "metrics", line))
+    names = [field.name for field in fields(EvalReport)]
+    for line in _lines(run / "eval.jsonl"):
+        facts = {name: line[name] for name in names if name in line}
+        facts["pass_at"] = {int(k): value for k, value in line["pass_at"].items()}
+        found.append((line["step"], "evaluation", evaluation_numbers(EvalReport(**facts))))
+    return sorted(found, key=lambda entry: entry[0])  # stable: metrics of a step come first
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def table_rows(groups: Sequence[ScoredGroup], *, most: int, chars: int) -> list[dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,10 @@ from typing import Any
 
 from attrs import frozen
 
-from rlvr import BuildContext, RunInfo, option
+from rlvr import RunInfo, option
 from rlvr_trackers.tracker import ProjectOptions, Tracker
 
 _REFUSED = re.compile(r"[^\w\-. :/]|^/|/(?=/|$)|(?<![^/])\.+", re.ASCII)
-_NO_REPORTS = "MLFLOW_DISABLE_TELEMETRY"
 _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
@@ -32,17 +30,8 @@ class MLflow(Tracker):
     """Logs to an experiment; tables of trajectories are JSON files among the run's artifacts."""
 
     name = module = "mlflow"
+    reports = ("MLFLOW_DISABLE_TELEMETRY", "true")
     advice = "check mlflow.uri and that the server answers"
-
-    def __init__(self, config: MLflowOptions, context: BuildContext) -> None:
-        """As `Tracker`; MLflow, when imported, starts no reports about its use to its makers."""
-        before = os.environ.get(_NO_REPORTS)
-        os.environ.setdefault(_NO_REPORTS, "true")
-        try:
-            super().__init__(config, context)
-        finally:
-            if before is None:
-                del os.environ[_NO_REPORTS]
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Make the experiment and a run in it, or take up the run of before."""

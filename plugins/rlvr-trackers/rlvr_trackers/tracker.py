@@ -8,8 +8,9 @@ import os
 import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from typing import Any, ClassVar
 
 import structlog
@@ -26,7 +27,7 @@ from rlvr import (
     option,
     pip_install,
 )
-from rlvr_trackers.entries import evaluation_numbers, public_config, table_rows
+from rlvr_trackers.entries import evaluation_numbers, public_config, recorded, table_rows
 
 log = structlog.get_logger(__name__)
 
@@ -60,7 +61,8 @@ class Tracker(Callback):
     Logs a run to one tracker. A subclass says how to start, log a step, log a table, and finish.
 
     `RUN/trackers/NAME.json` keeps the tracker's id of the run and the last step of each kind of
-    entry, so a resumed run goes on in the same tracker run and logs no step again. A call that
+    entry, so a resumed run goes on in the same tracker run and logs no step again. Steps that the
+    run directory has and the tracker lacks are logged first. A call that
     raises or takes longer than `timeout_s` is warned of once; nothing is logged after that. The
     tracker's run is closed all the same, unless a call still hangs.
     """
@@ -69,6 +71,8 @@ class Tracker(Callback):
     """Name of the callback, of the extra that installs it, and of its file in the run directory."""
     module: ClassVar[str]
     """Module to import."""
+    reports: ClassVar[tuple[str, str]] = ("", "")
+    """Variable and value by which the library reports nothing to its makers; offline or not."""
     advice: ClassVar[str]
     """What a person checks when the tracker fails."""
 
@@ -82,7 +86,8 @@ class Tracker(Callback):
         del context
         self.options = config
         try:
-            self.library: Any = importlib.import_module(self.module)
+            with self._without_reports():
+                self.library: Any = importlib.import_module(self.module)
         except ImportError as error:
             raise PrerequisiteError(
                 f"the callback {self.name!r} needs the Python module {self.module!r}.",
@@ -99,6 +104,10 @@ class Tracker(Callback):
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Open the run `known`, or a new one if it is empty; give back its id."""
 
+    def reached(self) -> int | None:
+        """Last step that the tracker kept of the resumed run; None: all that it was told."""
+        return None
+
     @abstractmethod
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Log numbers of a step."""
@@ -114,17 +123,30 @@ class Tracker(Callback):
     # --- what the run tells ---------------------------------------------------------------------
 
     def run_started(self, run: RunInfo) -> None:
-        """Open the tracker's run, or go on with that of the run directory."""
+        """
+        Open the tracker's run, or go on with that of the run directory.
+
+        Then log what it lacks: what a killed process did not send, or all before a tracker came.
+        """
         self._file = run.directory / "trackers" / f"{self.name}.json"
         self._is_on = True
         self._guarded("start", lambda: self._start(run))
+        missed: list[tuple[int, str, dict[str, float]]] = []
+        self._guarded("start", lambda: missed.extend(recorded(run.directory)))
+        for step, entry, numbers in missed:
+            self._once(entry, step, partial(self.log, step, numbers))
 
     def _start(self, run: RunInfo) -> None:
         self._file.parent.mkdir(exist_ok=True)
         if self._file.exists():
             self._kept |= json.loads(self._file.read_text(encoding="utf-8"))
         self._is_open = True  # also where it fails half-way
-        self._kept["id"] = self.start(run, public_config(run), self._kept["id"])
+        known = self._kept["id"]
+        with self._without_reports():
+            self._kept["id"] = self.start(run, public_config(run), known)
+        if known and (reached := self.reached()) is not None:
+            last = self._kept["last"]
+            self._kept["last"] = {entry: min(step, reached) for entry, step in last.items()}
         self._keep()
 
     def evaluated(self, run: RunInfo, step: int, report: EvalReport) -> None:
@@ -163,6 +185,19 @@ class Tracker(Callback):
 
         self._guarded(entry, logged)
 
+    @contextmanager
+    def _without_reports(self) -> Iterator[None]:
+        """Set the variable `reports`, unless a person did, for the library and its processes."""
+        variable, value = self.reports
+        if not variable or variable in os.environ:
+            yield
+            return
+        os.environ[variable] = value
+        try:
+            yield
+        finally:
+            os.environ.pop(variable, None)
+
     def _keep(self) -> None:
         beside = self._file.with_suffix(".new")
         beside.write_text(json.dumps(self._kept), encoding="utf-8")
@@ -173,7 +208,8 @@ class Tracker(Callback):
         Do it in a thread of its own and wait for it `timeout_s`; a failure switches this off.
 
         The thread is a daemon: one that hangs for ever does not keep the process. Trackers print
-        what they like; it goes to standard error, for results stand on standard output.
+        what they like; it goes to standard error, for results stand on standard output. They can
+        ask nobody: no person sits before a run.
         """
         if not self._is_on:
             return
@@ -186,9 +222,14 @@ class Tracker(Callback):
                 raised.append(error)
 
         thread = threading.Thread(target=caught, name=f"tracker-{self.name}", daemon=True)
-        with redirect_stdout(sys.stderr):
-            thread.start()
-            thread.join(self.options.timeout_s)
+        before = sys.stdin
+        try:
+            with redirect_stdout(sys.stderr), open(os.devnull, encoding="utf-8") as nothing:
+                sys.stdin = nothing
+                thread.start()
+                thread.join(self.options.timeout_s)
+        finally:
+            sys.stdin = before
         if thread.is_alive():
             self._is_open = False
             self._give_up(what, f"no answer in {self.options.timeout_s:g} s")

@@ -43,6 +43,11 @@ class Trackio(Tracker):
         )
         return known or own
 
+    def reached(self) -> int | None:
+        """As trackio found it when it took the run up."""
+        found: int | None = getattr(self._run, "_initial_last_step", None)
+        return found
+
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Log numbers of a step."""
         self._run.log(dict(numbers), step=step)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import os
 import secrets
+import struct
 from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
 
 from rlvr import RunInfo, option
 from rlvr_trackers.tracker import ProjectOptions, Tracker
+
+_BLOCK = 32768
 
 
 @frozen(kw_only=True)
@@ -32,6 +37,7 @@ class Wandb(Tracker):
     """
 
     name = module = "wandb"
+    reports = ("WANDB_ERROR_REPORTING", "false")
     advice = "check the network and `wandb login`, or set wandb.mode=offline"
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
@@ -47,12 +53,13 @@ class Wandb(Tracker):
             x_disable_meta=True,
         )
         before = os.environ.get("WANDB_SERVICE")
+        self._folder = Path(options.folder or run.directory / "trackers")
         self._run = self.library.init(
             project=options.project,
             entity=options.entity or None,
             name=options.name or run.id,
             id=known or secrets.token_hex(8),
-            dir=options.folder or str(run.directory / "trackers"),
+            dir=str(self._folder),
             mode=options.mode,
             resume="allow",
             reinit="create_new",
@@ -62,6 +69,15 @@ class Wandb(Tracker):
             os.environ.pop("WANDB_SERVICE", None)
         self._run.config.update(dict(config), allow_val_change=True)
         return str(self._run.id)
+
+    def reached(self) -> int | None:
+        """The server's last step, or that of the offline files."""
+        if self.options.mode == "online":
+            return int(self._run.step) - 1
+        try:
+            return _last_step(self._folder, str(self._run.id))
+        except Exception:  # the files are wandb's own affair: another version may change them
+            return None
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Add to the step's row, which is sent when the next step begins."""
@@ -76,3 +92,26 @@ class Wandb(Tracker):
     def finish(self, outcome: str) -> None:
         """Send the rest."""
         self._run.finish(exit_code=int(outcome != "done"))
+
+
+def _last_step(folder: Path, run: str) -> int:
+    """The highest step in a run's offline files: records in LevelDB's log format, after 7 bytes."""
+    record = import_module("wandb.proto.wandb_internal_pb2").Record
+    last = -1
+    for file in folder.glob(f"wandb/offline-run-*-{run}/run-{run}.wandb"):
+        data, at, pieces = file.read_bytes(), 7, b""
+        while at + 7 <= len(data):
+            left = _BLOCK - at % _BLOCK
+            if left < 7:
+                at += left
+                continue
+            _, length, kind = struct.unpack("<IHB", data[at : at + 7])
+            if not kind or at + 7 + length > len(data):
+                break  # the process was killed while it wrote
+            pieces += data[at + 7 : at + 7 + length]
+            at += 7 + length
+            if kind in (1, 4):  # the whole record, or its last piece
+                items = record.FromString(pieces).history.item
+                steps = [int(i.value_json) for i in items if "_step" in (i.key, *i.nested_key)]
+                last, pieces = max(last, *steps, -1), b""
+    return last

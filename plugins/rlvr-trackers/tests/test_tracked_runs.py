@@ -15,6 +15,8 @@ import pytest
 from attrs import frozen
 from rlvr_process import run_rlvr
 
+from rlvr_trackers.wandb import _last_step
+
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 STEPS = [1, 2, 3, 4]
@@ -216,6 +218,12 @@ def test_wandb_offline(run: Logged) -> None:
     assert configs["sampler.group_size"] == "2"
     metadata = [path for path in files[0].parent.rglob("*metadata*") if path.is_file()]
     assert not metadata  # it would hold the command line
+    place = run.directory / "trackers"
+    assert _last_step(place, run.after["wandb"]) == 4
+    os.truncate(files[1], files[1].stat().st_size - 40)  # as of a process killed while it wrote
+    assert 3 <= _last_step(place, run.after["wandb"]) <= 4
+    shutil.rmtree(files[1].parent)
+    assert _last_step(place, run.after["wandb"]) == 3
 
 
 def _records(file: Path) -> Iterator[Any]:

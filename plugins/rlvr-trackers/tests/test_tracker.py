@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import io
 import itertools
 import json
 import os
@@ -35,7 +36,13 @@ from rlvr import (
     log,
 )
 from rlvr.testing import CallbackContract, PluginContract
-from rlvr_trackers.entries import HIDDEN, evaluation_numbers, public_config, table_rows
+from rlvr_trackers.entries import (
+    HIDDEN,
+    evaluation_numbers,
+    public_config,
+    recorded,
+    table_rows,
+)
 from rlvr_trackers.mlflow import _name
 from rlvr_trackers.tensorboard import TensorBoard, TensorBoardOptions
 from rlvr_trackers.tracker import Tracker, TrackerOptions
@@ -50,6 +57,7 @@ class Lines(Tracker):
     module = "json"
     advice = "look at the lines"
     faults: dict[str, Callable[[], None]]
+    kept: int | None = None
 
     def __init__(self, timeout_s: float = 30.0, **faults: Callable[[], None]) -> None:
         super().__init__(TrackerOptions(timeout_s=timeout_s), BuildContext())
@@ -64,6 +72,9 @@ class Lines(Tracker):
     def start(self, run: RunInfo, config: Any, known: str) -> str:
         self._told("start", known)
         return known or "new"
+
+    def reached(self) -> int | None:
+        return self.kept
 
     def log(self, step: int, numbers: Any) -> None:
         self._told("log", step, *numbers)
@@ -94,6 +105,13 @@ def group(*outcomes: Any) -> ScoredGroup:
     return ScoredGroup(problem=problem, trajectories=trajectories, outcomes=outcomes)
 
 
+def evaluated() -> EvalReport:
+    return EvalReport(
+        split="test", scores={"a": (1.0,)}, pass_at={1: 1.0}, low=0.0, high=1.0, reward_mean=0.5,
+        samples=1, seconds=0.2501,
+    )  # fmt: skip
+
+
 def told(tracker: Tracker, directory: Path, steps: range, outcome: str = "done") -> None:
     """What a run tells in these steps."""
     run = run_in(directory)
@@ -122,6 +140,91 @@ def test_each_kind_of_entry_is_logged_once_whatever_is_repeated(tmp_path: Path) 
     tables = [line for line in first.lines if line[0] == "table"]
     assert tables == [("table", 1, 1), ("table", 11, 1)]
     assert second.lines == [("start", "new"), ("log", 13, "reward/mean"), ("finish", "done")]
+
+
+def record(directory: Path, steps: range) -> None:
+    """What a run directory holds after these steps, with an evaluation of the last one."""
+    lines = [json.dumps({"step": step, **METRICS}) for step in steps]
+    (directory / "metrics.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    report = {
+        "split": "test", "scores": {"a": [1.0]}, "pass_at": {"1": 1.0}, "low": 0.0, "high": 1.0,
+        "reward_mean": 0.5, "samples": 1, "failed": 0, "seconds": 0.25, "seen": [], "measures": {},
+        "held_out": None, "pass1": 1.0, "problems": 1,
+    }  # fmt: skip
+    line = json.dumps({"step": steps[-1], **report})
+    (directory / "eval.jsonl").write_text(line, encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("kept", "missed"), [(None, []), (9, []), (2, [3, 4, 4]), (-1, [1, 2, 3, 4, 4])]
+)
+def test_a_resumed_run_logs_what_the_tracker_lost_with_the_process(
+    tmp_path: Path, kept: int | None, missed: list[int]
+) -> None:
+    """Each step that the tracker kept no entry of, once and in order, before the next step."""
+    first, second = Lines(), Lines()
+    told(first, tmp_path, range(1, 5), "interrupted")
+    run, report = run_in(tmp_path), evaluated()
+    first.run_started(run=run)
+    first.evaluated(run=run, step=4, report=report)
+    record(tmp_path, range(1, 5))
+    second.kept = kept
+
+    told(second, tmp_path, range(5, 6))
+
+    assert [line[1] for line in second.lines if line[0] == "log"] == [*missed, 5]
+
+
+def test_a_tracker_that_joins_a_resumed_run_gets_its_steps_so_far(tmp_path: Path) -> None:
+    """Metrics, then the evaluation of each step."""
+    record(tmp_path, range(1, 3))
+
+    told(late := Lines(), tmp_path, range(3, 4))
+
+    numbers = [line[1:3] for line in late.lines if line[0] == "log"]
+    assert numbers[:2] == [(1, "reward/mean"), (2, "reward/mean")]
+    assert [step for step, _ in numbers] == [1, 2, 2, 3]
+    assert numbers[2][1].startswith("eval/")
+
+
+def test_an_evaluation_is_logged_with_the_numbers_of_the_run_directory(tmp_path: Path) -> None:
+    """Whether it is told or read again."""
+    record(tmp_path, range(1, 2))
+
+    (*_, (_, _, numbers)) = recorded(tmp_path)
+
+    assert numbers == evaluation_numbers(evaluated())
+    assert (numbers["eval/pass1"], numbers["eval/seconds"]) == (1.0, 0.25)
+
+
+def test_a_tracker_can_ask_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A question finds no terminal and no answer: it does not wait, nor hold the process's end."""
+    asked, typed = [], io.StringIO("yes")
+    monkeypatch.setattr(sys, "stdin", typed)
+    tracker = Lines(start=lambda: asked.extend([sys.stdin.isatty(), sys.stdin.read()]))
+
+    tracker.run_started(run=run_in(tmp_path))
+
+    assert asked == [False, ""]
+    assert sys.stdin is typed
+
+
+@pytest.mark.parametrize(("before", "seen"), [(None, "false"), ("true", "true")])
+def test_a_library_reports_nothing_to_its_makers_unless_a_person_wants_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, seen: str
+) -> None:
+    """Its variable is set while it starts, and left as it was."""
+    monkeypatch.delenv("LINES_REPORTS", raising=False)
+    if before is not None:
+        monkeypatch.setenv("LINES_REPORTS", before)
+    found: list[str | None] = []
+    tracker = Lines(start=lambda: found.append(os.environ.get("LINES_REPORTS")))
+    tracker.reports = ("LINES_REPORTS", "false")  # type: ignore[misc]  # a class's, of one here
+
+    tracker.run_started(run=run_in(tmp_path))
+
+    assert found == [seen]
+    assert os.environ.get("LINES_REPORTS") == before
 
 
 def test_nothing_a_tracker_prints_stands_on_standard_output(

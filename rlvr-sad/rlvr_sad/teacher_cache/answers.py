@@ -1,7 +1,8 @@
 """A teacher's answers in a folder: `teacher.json`, `answers.sqlite` and `tokenizer/`.
 
 `teacher.json` names the teacher and the settings. Answers that were asked for together are written
-in one transaction, so an interrupted folder holds whole answers only.
+in one transaction, so an interrupted folder holds whole answers only. That is why it is no
+`rlvr.KeyValueCache`, which writes one key at a time and goes on without its file.
 """
 
 from __future__ import annotations
