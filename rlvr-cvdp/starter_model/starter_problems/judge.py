@@ -18,6 +18,8 @@ from pathlib import Path
 import cocotb_tools.config
 from attrs import frozen
 
+from rlvr_cvdp.toolchain.cocotb_stacks import libpython
+
 from .build import Row
 
 
@@ -58,6 +60,7 @@ def judge(row: Row, files: Mapping[str, str], timeout_s: float = 20) -> Verdict:
             "COCOTB_RANDOM_SEED": "1",
             "COCOTB_RESULTS_FILE": str(work / "results.xml"),
             "TOPLEVEL_LANG": "verilog",
+            "LIBPYTHON_LOC": str(libpython() or ""),
             "PYGPI_PYTHON_BIN": sys.executable,
             "PYTHONHOME": sys.base_prefix,
         }
