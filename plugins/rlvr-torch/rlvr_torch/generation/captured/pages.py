@@ -36,7 +36,7 @@ class Pages:
         self._send = send
         self.count = _WASTE + 1
         self.table = torch.zeros(0, _PARTS, dtype=torch.int32, device=device)
-        self._next = np.zeros(self.table.shape, np.int32)  # what the table says after `hold`
+        self._next = np.zeros(tuple(self.table.shape), np.int32)  # what the table says after `hold`
         self._held: list[list[int]] = []  # of each row, in the order of its tokens
         self._free: list[int] = []
 
