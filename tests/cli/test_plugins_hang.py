@@ -198,7 +198,7 @@ def test_a_part_that_no_python_code_can_end_is_a_finding_too(
     last = report["findings"][-1]  # a busy machine may have others: starting Python takes long
     assert last["part"] == f"task {name}", report
     assert re.search(found, last["found"]), report
-    assert "the check ended here" in next(iter(report["refused"])), report
+    assert any("the check ended here" in words for words in report["refused"]), report
     assert sleeping() == before
     assert [*files.iterdir()] == []
 

@@ -34,7 +34,9 @@ from rlvr_torch.training.packing.packed_attention import PackedAttention
 from rlvr_torch.training.softmax import softmax_of
 
 # PyTorch's compiler hides warnings of its own, which pytest turns into errors before.
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:torch.*", "ignore:The .grad attribute")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning:torch.*", "ignore:The .grad attribute", "ignore:Guards may run slower"
+)
 
 
 @pytest.fixture(autouse=True)
