@@ -10,10 +10,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import structlog
 from attrs import frozen
 
 from rlvr import RunInfo, option
 from rlvr_trackers.tracker import ProjectOptions, Tracker
+
+log = structlog.get_logger(__name__)
 
 _BLOCK = 32768
 
@@ -76,7 +79,9 @@ class Wandb(Tracker):
             return int(self._run.step) - 1
         try:
             return _last_step(self._folder, str(self._run.id))
-        except Exception:  # the files are wandb's own affair: another version may change them
+        except Exception as error:  # the files are wandb's own affair: a version may change them
+            do = "compare its last steps with those of metrics.jsonl"
+            log.warning("wandb_files_not_read", reason=str(error), do=do)
             return None
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -95,7 +100,11 @@ class Wandb(Tracker):
 
 
 def _last_step(folder: Path, run: str) -> int:
-    """The highest step in a run's offline files: records in LevelDB's log format, after 7 bytes."""
+    """
+    The highest step in a run's offline files: records in LevelDB's log format, after 7 bytes.
+
+    wandb 0.31 has no reader of them that Python could call.
+    """
     record = import_module("wandb.proto.wandb_internal_pb2").Record
     last = -1
     for file in folder.glob(f"wandb/offline-run-*-{run}/run-{run}.wandb"):

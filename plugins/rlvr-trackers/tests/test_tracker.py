@@ -17,9 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import structlog
 from attrs import evolve
 
 from rlvr import (
@@ -46,6 +48,7 @@ from rlvr_trackers.entries import (
 from rlvr_trackers.mlflow import _name
 from rlvr_trackers.tensorboard import TensorBoard, TensorBoardOptions
 from rlvr_trackers.tracker import Tracker, TrackerOptions
+from rlvr_trackers.wandb import Wandb, WandbOptions
 
 METRICS = {"reward/mean": 0.5}
 
@@ -195,6 +198,21 @@ def test_an_evaluation_is_logged_with_the_numbers_of_the_run_directory(tmp_path:
 
     assert numbers == evaluation_numbers(evaluated())
     assert (numbers["eval/pass1"], numbers["eval/seconds"]) == (1.0, 0.25)
+
+
+def test_offline_files_that_cannot_be_read_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What wandb lacks is not known then: nothing is logged again, and a person can look."""
+    (tmp_path / "wandb" / "offline-run-1-x").mkdir(parents=True)
+    (tmp_path / "wandb" / "offline-run-1-x" / "run-x.wandb").mkdir()
+    run = SimpleNamespace(id="x")
+    tracker: Any = SimpleNamespace(options=WandbOptions(mode="offline"), _folder=tmp_path, _run=run)
+
+    with structlog.testing.capture_logs() as lines:
+        assert Wandb.reached(tracker) is None
+
+    assert [line["event"] for line in lines] == ["wandb_files_not_read"]
 
 
 def test_a_tracker_can_ask_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
