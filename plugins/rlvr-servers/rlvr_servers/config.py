@@ -46,7 +46,7 @@ class ServersConfig(RequestOptions):
     """Options of the servers that score and sample tokens."""
 
     url: str = option(
-        "", "Server that a run's sampler draws from, URL or URL#NAME; in an evaluation --model is"
+        "", "Server that a run's sampler draws from, URL or URL#NAME; evaluations take --model"
     )
     tokenizer: str = option(
         "", "Its tokenizer: a folder, a tokenizer.json or a hub id; empty: where the server says"
