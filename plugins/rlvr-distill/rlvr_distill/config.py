@@ -51,8 +51,7 @@ class DivergenceConfig:
     )
     skew: float = option(
         0.1,
-        "Skew KL: share in the mixture of the side averaged over: skew_kl the teacher's, skew_rkl "
-        "the student's",
+        "Skew KL: share in the mixture of the teacher (skew_kl) or the student (skew_rkl)",
         validator=and_(ge(0), lt(1)),
     )
     alpha: float = option(
