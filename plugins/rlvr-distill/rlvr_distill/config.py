@@ -62,7 +62,7 @@ class DivergenceConfig:
     head_mass: float = option(
         0.5, "AKL: probability that the teacher's head holds", validator=and_(gt(0), lt(1))
     )
-    gamma: float = option(2.0, "Focal: power of the mass that differs", validator=ge(0))
+    gamma: float = option(2.0, "Focal: power of the disagreement", validator=ge(0))
     focal_on: str = option(
         "overlap",
         "Focal: agreement by overlap of the two, or by the student's mass on the teacher's best",
