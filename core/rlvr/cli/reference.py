@@ -78,8 +78,7 @@ def _configuration_page(host: PluginHost) -> str:
 
 # Configuration
 
-An option is written `namespace.key=value`. Where several places give it a value, the later one
-wins:
+An option is written `namespace.key=value`. If several places give it a value, the later one wins:
 
 field default < task's and algorithm's vetted values < what task and backend propose for the data
 set and the model < preset < `--config` file (TOML or YAML) < environment < command line
