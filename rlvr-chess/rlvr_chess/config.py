@@ -15,11 +15,11 @@ Profile = Literal["canonical", "rookworld"]
 
 @frozen(kw_only=True)
 class ChessConfig:
-    """What is asked, in which wording, and what the engine may cost."""
+    """Questions, their wording, and limits of the engine."""
 
     profile: str = option(
         "canonical",
-        "Wording of prompts and answers; rookworld: the predecessor's padding",
+        "Wording of prompts and answers; rookworld: for RookWorld's weights",
         choices=("canonical", "rookworld"),
     )
     tasks: str = option(
@@ -46,18 +46,17 @@ class ChessConfig:
     engines: int = option(0, "Engine processes; 0: cores less one", validator=ge(0))
     tables: str = option("", "Action-value tables (file); empty: the shipped ones and the cache")
     any_engine: bool = option(
-        False, "Score what no table holds with this machine's engine, though another one made them"
+        False, "Use this machine's engine beside tables that another build made"
     )
     eval_games: int = option(
         200,
-        "Most games of `rlvr eval` in each match with a rung of the Elo ladder (first looks too), "
-        "of self-play (100 at most) and of the engine for rollouts where the data set has none; "
-        "0: none",
+        "Most games of `rlvr eval` in each match of the Elo ladder, of self-play (at most 100) and "
+        "of the engine, for rollouts, if the data set has no games; 0: none",
         validator=ge(0),
     )
     eval_limit: int = option(
         0,
-        "Problems of each kind, and rollouts, that the figures of `rlvr eval` are of; 0: all",
+        "Most problems of each kind, and most rollouts, in the figures of `rlvr eval`; 0: all",
         validator=ge(0),
     )
     report: str = option("", "Folder for the report of `rlvr eval`: figures, boards, games")

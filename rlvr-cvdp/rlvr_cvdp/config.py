@@ -54,7 +54,7 @@ class CvdpConfig:
     seeds: tuple[str, ...] = option(("1",), "Seeds of the tests; right means right with each")
     timeout_s: float = option(
         600.0,
-        "Processor time of a service, as officially; less where cvdp.limits has a reference's time",
+        "Processor time of a service; with cvdp.limits five times the reference's, if it was timed",
         unit="s",
         validator=gt(0),
     )
@@ -80,7 +80,7 @@ class CvdpConfig:
     sandbox: str = option(
         "auto",
         "Sandbox of answers: bubblewrap, docker, auto: docker if cvdp.image is given or "
-        "bubblewrap cannot",
+        "bubblewrap does not work here",
         choices=("auto", "bubblewrap", "docker"),
     )
     rootfs: str = option(
@@ -129,7 +129,7 @@ class CvdpConfig:
         (), "Order of difficulties or categories; empty: easy to hard, as published"
     )
     target_rate: float = option(
-        0.5, "Pass rate that the curriculum pass-rate looks for", validator=[ge(0), le(1)]
+        0.5, "Pass rate that the curriculum pass-rate prefers", validator=[ge(0), le(1)]
     )
     audit: str = option("", "File of rlvr audit with the strength of each harness")
     references: str = option(
@@ -137,7 +137,7 @@ class CvdpConfig:
     )
     weak: str = option(
         "keep",
-        "Problems whose harness the audit calls weak or flaky: train on them, not, or less",
+        "Problems whose harness the audit calls weak or flaky: keep, drop, weigh (less often)",
         choices=("keep", "drop", "weigh"),
     )
     proxy: str = option(

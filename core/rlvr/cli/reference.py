@@ -78,8 +78,7 @@ def _configuration_page(host: PluginHost) -> str:
 
 # Configuration
 
-An option is written `namespace.key=value`. Where several places give it a value, the later one
-wins:
+An option is written `namespace.key=value`. If several places give it a value, the later one wins:
 
 field default < task's and algorithm's vetted values < what task and backend propose for the data
 set and the model < preset < `--config` file (TOML or YAML) < environment < command line
@@ -91,11 +90,11 @@ optional value.
 
 An option of a chosen part may also be a flag: `--NAME VALUE` or `--NAME=VALUE`, dashes for
 underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `cvdp.timeout_s=60`, and
-`--algo opd --teacher hf:PATH` is `advantage.teacher=hf:PATH`. Task and reward come first: an option
-of another part with the same name is written with its namespace.
-`rlvr COMMAND --plugin NAME --help` lists those of task and reward, with `--algo NAME` those of the
-algorithm's parts too, and with `run.advantage=NAME` or `run.loss=NAME` those of another part in
-place of the algorithm's.
+`--algo opd --teacher hf:PATH` is `advantage.teacher=hf:PATH`. If several parts have an option of
+one name, the flag is that of the task or reward; write the others with their namespace.
+`rlvr COMMAND --plugin NAME --help` lists the flags of task and reward, with `--algo NAME` also
+those of the algorithm's parts, and with `run.advantage=NAME` or `run.loss=NAME` those of that part
+instead.
 
 ## Core
 
@@ -178,9 +177,8 @@ def _cli_page() -> str:
     os.environ["COLUMNS"] = WIDTH  # argparse wraps at the terminal's width otherwise
     parts = [
         f"{GENERATED}\n\n# Command line\n",
-        "Results go to standard output, everything else to standard error. What the exit status\n"
-        "means is on [a page of its own](exit-codes.md); options are in the\n"
-        "[configuration reference](configuration.md). A plugin's own commands are\n"
+        "Results go to standard output, everything else to standard error. See also\n"
+        "[exit codes](exit-codes.md) and [options](configuration.md). A plugin's own commands are\n"
         "`rlvr PLUGIN COMMAND`, listed by `rlvr PLUGIN --help`. Every command has the\n"
         "common flags of `rlvr`.\n",
         _section("rlvr", top_parser().format_help()),

@@ -39,7 +39,7 @@ class DifficultyOptions:
     label: str = option("difficulty", "Label of the problems that says their stage")
     stages: tuple[str, ...] = option(
         (),
-        "Values of the label in order; what it does not name comes last; empty: easy,medium,hard",
+        "Values of the label in order; other values come last; empty: easy,medium,hard",
     )
     ramp_steps: int = option(
         100, "Steps until all stages take part in full", unit="steps", validator=ge(0)

@@ -51,8 +51,7 @@ class DivergenceConfig:
     )
     skew: float = option(
         0.1,
-        "Skew KL: share in the mixture of the side averaged over: skew_kl the teacher's, skew_rkl "
-        "the student's",
+        "Skew KL: share in the mixture of the teacher (skew_kl) or the student (skew_rkl)",
         validator=and_(ge(0), lt(1)),
     )
     alpha: float = option(
@@ -63,7 +62,7 @@ class DivergenceConfig:
     head_mass: float = option(
         0.5, "AKL: probability that the teacher's head holds", validator=and_(gt(0), lt(1))
     )
-    gamma: float = option(2.0, "Focal: power of the mass they disagree on", validator=ge(0))
+    gamma: float = option(2.0, "Focal: power of the disagreement", validator=ge(0))
     focal_on: str = option(
         "overlap",
         "Focal: agreement by overlap of the two, or by the student's mass on the teacher's best",
@@ -97,7 +96,7 @@ class TokenDistillConfig(DivergenceConfig):
     )
     temperature: float = option(1.0, "Logits of both sides are divided by this", validator=gt(0))
     scale_t2: bool = option(
-        False, "Multiply by temperature squared, for use beside a loss without one"
+        False, "Multiply by temperature squared, for use beside a loss without temperature"
     )
     adapt_temperature: float = option(
         0.0,
@@ -137,7 +136,7 @@ class TokenDistillConfig(DivergenceConfig):
 
 @frozen(kw_only=True)
 class DistillConfig(TokenDistillConfig):
-    """Namespace `distill`: the same, and the teacher."""
+    """Namespace `distill`: divergence, weights of tokens, and teacher."""
 
     teacher: str = option("", "Model spec of the teacher: hf:PATH_OR_ID, gpt2:PATH, file:DIR, ...")
 

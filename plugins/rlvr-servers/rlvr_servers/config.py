@@ -46,10 +46,10 @@ class ServersConfig(RequestOptions):
     """Options of the servers that score and sample tokens."""
 
     url: str = option(
-        "", "Server that a run's sampler draws from, URL or URL#NAME; in an evaluation --model is"
+        "", "Server that a run's sampler draws from, URL or URL#NAME; evaluations take --model"
     )
     tokenizer: str = option(
-        "", "Its tokenizer: a folder, a tokenizer.json or a hub id; empty: where the server says"
+        "", "Its tokenizer: a folder, a tokenizer.json or a hub id; empty: as the server says"
     )
     template: tuple[str, ...] = option(
         (), "Variables of the model's chat template, NAME=VALUE with commas: enable_thinking=false"
@@ -61,7 +61,7 @@ class ServersConfig(RequestOptions):
         validator=gt(0),
     )
     probe_k: int = option(
-        1024, "Most likeliest tokens a position that the start-up probe tries", validator=ge(1)
+        1024, "Largest k of top-k logprobs that the start-up probe tries", validator=ge(1)
     )
     slice_tokens: int = option(
         0,

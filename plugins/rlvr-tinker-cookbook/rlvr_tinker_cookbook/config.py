@@ -13,7 +13,7 @@ NOTE = "cookbook"
 
 @frozen(kw_only=True)
 class CookbookConfig:
-    """Which environments of the cookbook are the task, and when one counts as solved."""
+    """Environments of the cookbook that are the task, and the rule for solved ones."""
 
     builder: str = option("", "Dataset builder of the cookbook, `module:Class`")
     args: tuple[str, ...] = option(

@@ -10,7 +10,7 @@ from rlvr import option
 
 @frozen(kw_only=True)
 class TinkerConfig:
-    """Which service, which adapter, and how long to wait for it."""
+    """Service, adapter, and limits of waiting."""
 
     base_url: str = option("", "URL of the service; empty: TINKER_BASE_URL, else Tinker itself")
     rank: int = option(32, "Rank of the LoRA adapter", validator=ge(1))

@@ -116,8 +116,8 @@ class TorchConfig:
     )
     checkpointing: str = option(
         "auto",
-        "Activation checkpointing: layers keep their input and compute the rest again; auto: on a "
-        "GPU whose memory is too small without",
+        "Activation checkpointing: layers keep their input and compute the rest again; auto: if a "
+        "GPU's memory is too small otherwise",
         choices=("auto", "none", "layers"),
     )
     compile: str = option(

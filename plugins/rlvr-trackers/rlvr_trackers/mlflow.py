@@ -18,7 +18,7 @@ _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 @frozen(kw_only=True)
 class MLflowOptions(ProjectOptions):
-    """Where MLflow keeps the run."""
+    """Place of the run in MLflow."""
 
     uri: str = option(
         "", "Server or sqlite:///FILE; empty: MLFLOW_TRACKING_URI, else MLflow's default"

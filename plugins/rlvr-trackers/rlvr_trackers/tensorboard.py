@@ -19,7 +19,7 @@ from rlvr_trackers.tracker import Tracker, TrackerOptions
 
 @frozen(kw_only=True)
 class TensorBoardOptions(TrackerOptions):
-    """Where event files go."""
+    """Place of the event files."""
 
     folder: str = option("", "Folder of runs, each in one of its own; empty: RUN/trackers")
 

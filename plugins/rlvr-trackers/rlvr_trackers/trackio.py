@@ -14,7 +14,7 @@ from rlvr_trackers.tracker import ProjectOptions, Tracker
 
 @frozen(kw_only=True)
 class TrackioOptions(ProjectOptions):
-    """Where trackio keeps the run."""
+    """Place of the run in trackio."""
 
     space: str = option("", "Hugging Face Space; empty: TRACKIO_SPACE_ID, else local files")
     url: str = option("", "Server of your own; empty: TRACKIO_SERVER_URL, else local files")

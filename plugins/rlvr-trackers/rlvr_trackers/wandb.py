@@ -23,7 +23,7 @@ _BLOCK = 32768
 
 @frozen(kw_only=True)
 class WandbOptions(ProjectOptions):
-    """Where Weights & Biases keeps the run."""
+    """Place of the run in Weights & Biases."""
 
     entity: str = option("", "Team or user; empty: the account's default")
     mode: str = option(

@@ -13,7 +13,7 @@ class AgentConfig:
     """Limits of an agent's container."""
 
     timeout_s: float = option(
-        600.0, "Time limit of an agent, as officially", unit="s", validator=gt(0)
+        600.0, "Time limit of an agent, as in the official runner", unit="s", validator=gt(0)
     )
     memory_mb: int = option(4096, "Memory of a container", unit="MB", validator=ge(64))
     processes: int = option(256, "Processes of a container", validator=ge(4))

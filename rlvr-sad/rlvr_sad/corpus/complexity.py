@@ -36,7 +36,7 @@ class ComplexityOptions:
         "", "Folder of rlvr sad cache-teacher that knows the entropies; empty: they count as 0"
     )
     start: float = option(
-        0.3, "Share of the easiest that the first step takes from", validator=[gt(0), le(1)]
+        0.3, "Share of trajectories, easiest first, for the first step", validator=[gt(0), le(1)]
     )
     ramp_steps: int = option(
         0, "Steps until all take part; 0: half of the run", unit="steps", validator=ge(0)

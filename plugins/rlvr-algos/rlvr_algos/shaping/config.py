@@ -43,7 +43,7 @@ class CreditConfig(ShapingConfig):
 
     whiten: bool = option(False, "Mean 0 and deviation 1 over the step's batch")
     whiten_by: str = option(
-        "", "Label of problems (task, say) whose values are whitened apart; empty: all together"
+        "", "Label of problems (task, say), to whiten each value separately; empty: all together"
     )
     clip: float = option(0.0, "Largest absolute advantage; 0: no limit", validator=ge(0))
     epsilon: float = option(1e-6, "Added to every deviation", unit="reward", validator=gt(0))

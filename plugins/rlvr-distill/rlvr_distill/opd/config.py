@@ -13,7 +13,7 @@ MODES = ("pg", "supervised", "both")
 
 @frozen(kw_only=True)
 class OpdLossConfig(PolicyGradientConfig, TokenDistillConfig):
-    """Namespace `opd`: how the teacher speaks; the rest are `reinforce`'s and `distill`'s."""
+    """Namespace `opd`: use of the teacher; the rest are `reinforce`'s and `distill`'s."""
 
     mode: str = option(
         "pg",
