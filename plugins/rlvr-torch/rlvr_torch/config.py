@@ -37,7 +37,8 @@ class TorchConfig:
     graphs: bool = option(True, "On an NVIDIA card decode by CUDA graphs that are captured once")
     threads: int = option(
         0,
-        "CPU threads; 0: one a core, and one for decoding with up to 1 million weights",
+        "CPU threads; 0: one a core (at most OMP_NUM_THREADS), and one for decoding with up to "
+        "1 million weights",
         validator=ge(0),
     )
     microbatch_tokens: int = option(

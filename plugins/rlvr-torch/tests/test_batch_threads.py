@@ -90,6 +90,21 @@ def test_decoding_spreads_each_operation():
     training.close()
 
 
+def test_no_more_cores_are_taken_than_omp_num_threads_says(monkeypatch):
+    """What is no number of threads is as if it were not there."""
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    all_of_them = usable_cores()
+    for said, cores in (
+        ("1", 1),
+        ("1,4", 1),
+        ("9999", all_of_them),
+        ("0", all_of_them),
+        ("many", all_of_them),
+    ):
+        monkeypatch.setenv("OMP_NUM_THREADS", said)
+        assert usable_cores() == cores, said
+
+
 def test_decoding_of_a_tiny_model_takes_one_core(monkeypatch):
     """By its weights alone, unless a number is asked for; a backend's engine decodes with it."""
     monkeypatch.setattr(batch_threads, "usable_cores", lambda: 4)

@@ -37,16 +37,23 @@ def suited_budget(device: torch.device, weights: int, most: int) -> int:
 
 
 def usable_cores() -> int:
-    """Cores this process may run on."""
+    """
+    Cores this process may run on, at most as many as `OMP_NUM_THREADS` says.
+
+    Where torch is given more threads than that variable, its threads wait for each other busily:
+    decoding took three times the processor time (measured).
+    """
     affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    asked = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return min(cores, int(asked) or cores) if asked.isdecimal() else cores
 
 
 def decode_cores(weights: int, threads: int = 0) -> int:
     """
     Cores over which an operation of decoding is spread, for a model of that many weights.
 
-    It follows from the model, the machine and `torch.threads` (0: not given) alone, so a resumed
+    It follows from the model, `usable_cores` and `torch.threads` (0: not given) alone, so a resumed
     run decodes to the same bits.
     """
     return threads or (1 if weights <= TINY else usable_cores())
