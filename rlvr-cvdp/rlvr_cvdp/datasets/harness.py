@@ -6,21 +6,13 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 _ALWAYS_THERE = {"cocotb", "cocotb_tools", "pytest", "_pytest", "find_libpython", "pluggy"}
 _PLAIN_BUILD = {
     "sources", "verilog_sources", "hdl_toplevel", "always", "clean", "waves", "verbose",
     "timescale", "log_file", "build_dir", "parameters",
 }  # fmt: skip
-
-
-def _trees(harness: Mapping[str, str]) -> Iterator[tuple[str, ast.Module]]:
-    for path, text in harness.items():
-        if path.endswith(".py"):
-            try:
-                yield path, ast.parse(text)
-            except SyntaxError:
-                continue  # pytest will say so
 
 
 def _imports(node: ast.AST) -> Iterator[str]:
@@ -36,6 +28,19 @@ def _imports(node: ast.AST) -> Iterator[str]:
             yield from _imports(child)
 
 
+@lru_cache(maxsize=1024)  # problems share scripts, and a data set is read more than once
+def _imports_of(text: str) -> frozenset[str]:
+    try:
+        return frozenset(_imports(ast.parse(text)))
+    except SyntaxError:
+        return frozenset()  # pytest will say so
+
+
+def _imported(harness: Mapping[str, str]) -> set[str]:
+    scripts = [text for path, text in harness.items() if path.endswith(".py")]
+    return set().union(*map(_imports_of, scripts))
+
+
 def needed_packages(harness: Mapping[str, str]) -> tuple[str, ...]:
     """
     Modules that the harness imports and that neither Python, cocotb, pytest nor itself provides.
@@ -44,13 +49,12 @@ def needed_packages(harness: Mapping[str, str]) -> tuple[str, ...]:
     """
     own = {part.removesuffix(".py") for path in harness for part in path.split("/")}
     needed = set()
-    for _, tree in _trees(harness):
-        for name in _imports(tree):
-            parts = name.split(".")
-            top = parts[0]
-            if top in sys.stdlib_module_names or top in own or top in _ALWAYS_THERE:
-                continue
-            needed.add(".".join(parts[:2]) if top == "cocotbext" else top)
+    for name in _imported(harness):
+        parts = name.split(".")
+        top = parts[0]
+        if top in sys.stdlib_module_names or top in own or top in _ALWAYS_THERE:
+            continue
+        needed.add(".".join(parts[:2]) if top == "cocotbext" else top)
     return tuple(sorted(needed))
 
 
@@ -62,8 +66,7 @@ def cocotb_generation(harness: Mapping[str, str]) -> int:
     pinned = re.compile(r"pip3?\s+install[^\n]*\bcocotb\s*==\s*1\.")
     if any("Dockerfile" in path and pinned.search(text) for path, text in harness.items()):
         return 1
-    names = {name for _, tree in _trees(harness) for name in _imports(tree)}
-    return 1 if "cocotb.runner" in names else 2
+    return 1 if "cocotb.runner" in _imported(harness) else 2
 
 
 def has_python(harness: Mapping[str, str]) -> bool:
