@@ -32,6 +32,7 @@ from rlvr_torch.models.shape import Shape  # noqa: E402
 CONFIG = GPT2Config(vocab_size=300, n_positions=64, n_embd=64, n_layer=2, n_head=4)
 
 
+@pytest.mark.thorough
 @pytest.mark.integration
 @pytest.mark.timeout(600)
 def test_the_whole_program_runs_here() -> None:

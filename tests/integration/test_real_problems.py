@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "dataset"),
     [

@@ -72,7 +72,7 @@ def test_a_served_teacher_teaches(
     assert all(abs(kl) < 30 for kl in found)
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["sglang", "vllm", "echo"])
 def test_a_served_teacher_teaches_verilog(
     rlvr: Call, double: Start, tmp_path: Path, kind: str
