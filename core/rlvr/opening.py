@@ -18,7 +18,8 @@ from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
 from rlvr.assembly.teachers import model_of, teacher_for
 from rlvr.config.core import CORE_OPTIONS
-from rlvr.config.layers import overrides_layer, resolve
+from rlvr.config.layer import PYTHON, overrides_layer
+from rlvr.config.layers import resolve
 from rlvr.parts import Backend, BuildContext, Policy, Sampler, Task, Teacher
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
@@ -112,7 +113,7 @@ def _configured(
         given["flag_options"] = dict(options)
     else:
         given |= {"flag_options": {}, "overrides": list(options)}
-    args = Namespace(plugin=plugin, **given)
+    args = Namespace(plugin=plugin, origin=PYTHON, **given)
     host = PluginHost.load()
     configured = configure(args, host, needs=needs)
     check_prerequisites(host, configured.chosen.task.provider)

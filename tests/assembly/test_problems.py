@@ -24,10 +24,13 @@ from rlvr.assembly.configure import check_dataset
 from rlvr.assembly.problems import (
     check_dataset_is_read,
     posed,
+    problems_to_evaluate,
     train_problems,
     warn_of_unwritable,
 )
-from rlvr.config.core import RunOptions
+from rlvr.config.core import CORE_OPTIONS, RunOptions
+from rlvr.config.layer import PYTHON
+from rlvr.config.layers import Layer, resolve
 from rlvr.rollouts.group import GroupSampler
 from rlvr.rollouts.references import ReferenceSampler
 from rlvr.testing.fakes import CharTokenizer, ToyTask
@@ -100,6 +103,33 @@ def test_an_evaluation_of_which_nothing_can_be_put_is_empty() -> None:
         assert posed(task, GroupSampler(), tuple(task.problems("test"))) == ()
     assert [line["event"] for line in logs] == ["problems_left_out"]
     assert train_problems(task, GroupSampler(), "toy")
+
+
+class OnlyTrains(ToyTask):
+    """Nothing to evaluate."""
+
+    def problems(self, split: str) -> Iterable[Problem]:
+        return super().problems(split) if split == "train" else []
+
+
+def test_a_resumed_run_has_as_little_to_evaluate_as_before() -> None:
+    """Its options come from its record, all of them: the default split was chosen by nobody."""
+    kept = {**resolve(CORE_OPTIONS, []).values, "eval.samples": 1}
+    options = resolve(CORE_OPTIONS, [Layer("run r", kept, is_typed=True)])
+
+    with structlog.testing.capture_logs() as logs:
+        assert problems_to_evaluate(OnlyTrains(), GroupSampler(), options) == ()
+
+    assert [line["event"] for line in logs] == ["nothing_to_evaluate"]
+
+
+def test_a_notebook_that_evaluates_nothing_is_warned_too() -> None:
+    """As a command line is: options of a file may be for several runs."""
+    for place, count in ((PYTHON, 1), ("run.toml", 0)):
+        options = resolve(CORE_OPTIONS, [Layer(place, {"eval.every": 5})])
+        with structlog.testing.capture_logs() as logs:
+            assert problems_to_evaluate(ToyTask(), GroupSampler(), options) == ()
+        assert [line["given"] for line in logs] == [["eval.every"]] * count
 
 
 def test_paths_of_several_data_sets_may_hold_commas(tmp_path: Path) -> None:

@@ -44,6 +44,13 @@ def test_answers_of_others_are_evaluated_without_a_model(rlvr: Call, tmp_path: P
     assert "line 7: no problem 'toy_z'" in done.stderr
 
 
+def test_a_wrong_option_is_told_to_be_the_command_lines(rlvr: Call, tmp_path: Path) -> None:
+    """The Python function gives options of its own the same way."""
+    write(tmp_path, line("a", "aaaa"))
+
+    assert "eval.samples cannot be 'x' (from command line)" in rlvr(*EVAL, "eval.samples=x").stderr
+
+
 def test_missing_answers_can_be_left_out(rlvr: Call, tmp_path: Path) -> None:
     """`--missing skip` reports what is there, and says that something is missing."""
     write(tmp_path, line("a", "aaaa"), line("b", "x"))

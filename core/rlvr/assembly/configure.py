@@ -203,7 +203,7 @@ def _given_layers(args: Namespace) -> list[Layer]:
     flags = {key: value for key, value in flags.items() if value is not None}
     if plugin := getattr(args, "plugin", None):
         flags.setdefault("run.task", plugin)
-    typed = COMMAND_LINE if not hasattr(args, "flag_options") else "the Python call"
+    typed = getattr(args, "origin", COMMAND_LINE)
     layers.append(Layer(typed, flags | getattr(args, "flag_options", {})))
     words = overrides_layer(getattr(args, "overrides", None) or [])
     layers.append(attrs.evolve(words, name=typed))

@@ -11,8 +11,8 @@ from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import label
 from rlvr.border.promises import problems_of, reason_of, reference_of, unsupported_by
 from rlvr.config.core import EvalOptions, RunOptions
-from rlvr.config.layer import COMMAND_LINE
-from rlvr.config.layers import DEFAULT, Options
+from rlvr.config.layer import COMMAND_LINE, PYTHON
+from rlvr.config.layers import Options
 from rlvr.errors import ConfigError, RlvrError, counted
 from rlvr.log import get
 from rlvr.parts import Sampler, Task, Tokenizer
@@ -66,17 +66,17 @@ def problems_to_evaluate(task: Task, sampler: Sampler, options: Options) -> tupl
     The problems of a run's evaluations.
 
     Raises:
-        ConfigError: The split that a person chose has none.
+        ConfigError: There is none, and the split is not the default one.
     """
     evaluation: EvalOptions = options.record("eval")
     if not evaluation.samples:
         keys = ("eval.split", "eval.every", "eval.problems")
-        if given := [key for key in keys if options.origin[key] == COMMAND_LINE]:
+        if given := [key for key in keys if options.origin[key] in (COMMAND_LINE, PYTHON)]:
             do = "set eval.samples to 1 or more"
             log.warning("nothing_is_evaluated", given=given, found="eval.samples=0", do=do)
         return ()
     found = posed(task, sampler, problems_of(task, evaluation.split))
-    if not found and options.origin["eval.split"] != DEFAULT:
+    if not found and evaluation.split != EvalOptions().split:
         raise ConfigError(
             f"split '{evaluation.split}' was to be evaluated (eval.split).",
             "found: no usable problem in it",

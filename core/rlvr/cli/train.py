@@ -19,6 +19,7 @@ from attrs import field, frozen
 
 from rlvr.border.calls import shown
 from rlvr.config.coerce import coerce
+from rlvr.config.layer import PYTHON
 from rlvr.errors import ConfigError
 from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
@@ -178,7 +179,7 @@ def arguments(
         raise ConfigError(
             "options were given.", f"found: {shown(options)}", 'give a mapping: {"train.lr": 1e-4}'
         )
-    given = {"flag_options": dict(options or {}), "overrides": []}
+    given = {"flag_options": dict(options or {}), "overrides": [], "origin": PYTHON}
     return Namespace(**texts, **given, verbosity=-quiet, json=quiet)
 
 

@@ -12,6 +12,7 @@ from attrs import field, frozen
 from rlvr.errors import ConfigError, UnknownNameError
 
 COMMAND_LINE = "command line"
+PYTHON = "the Python call"
 _PREFIX = "RLVR_"
 
 
