@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from attrs import frozen
 
@@ -25,7 +27,8 @@ from rlvr.assembly.vetted_values import (
     vetted_layers,
 )
 from rlvr.cli.eval_against import prepare
-from rlvr.config.core import RunOptions
+from rlvr.config.core import CORE_OPTIONS, RunOptions
+from rlvr.config.layers import resolve
 from rlvr.plugins.host import PluginHost
 from rlvr.records.lineage import lineage_of
 from rlvr.records.read_runs import Trained, checkpoints_at, weights_of
@@ -166,9 +169,12 @@ def test_a_run_on_a_runs_model_says_what_that_one_sampled_with(run_a: Path) -> N
     told = other_sampling(configured_for("runs/a", overrides=["sampler.max_tokens=8"]))
 
     assert told["run"] == "runs/a"
-    assert told["differs"] == "sampler.max_tokens 2, now 8, sampler.stop x, now "
+    assert told["differs"] == "sampler.max_tokens 2, now 8, sampler.stop x, now empty"
     assert told["do"].endswith("sampler.max_tokens=2 sampler.stop=x")
     assert other_sampling(configured_for("near:elsewhere")) == {}
+    starter = attrs.evolve(configured_for("near:x"), options=resolve(CORE_OPTIONS, []))
+    os.chdir(run_a)  # it names no run, here either
+    assert (starter.run.model, other_sampling(starter)) == ("starter", {})
 
 
 def test_the_last_checkpoint_is_that_of_the_last_step(run_a: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -52,20 +53,24 @@ def other_sampling(configured: Configured) -> dict[str, str]:
     For the log; {} where they sample alike, or where the model is none of a run.
     """
     model = configured.run.model.partition(":")[2]
-    if not is_run(model):
+    if not model or not is_run(model):
         return {}
     run = trained_at(Path(model)).run
     record, now = RunDir.open(run).read_run(), configured.options.values
     before, origin = record["config"], record.get("origin", {})
-    told = [k for k, place in origin.items() if k in before and place != DEFAULT]
-    told = [k for k in told if k.startswith("sampler.") and not origin[k].startswith("algorithm ")]
-    other = [k for k in told if k in now and as_text(before[k]) != as_text(now[k])]
+    other = [
+        (key, was, value)
+        for key, place in origin.items()
+        if key.startswith("sampler.") and place != DEFAULT and not place.startswith("algorithm ")
+        if key in before and key in now
+        if (was := as_text(before[key])) != (value := as_text(now[key]))
+    ]
     if not other:
         return {}
     return {
         "run": str(run),
-        "differs": ", ".join(f"{k} {as_text(before[k])}, now {as_text(now[k])}" for k in other),
-        "do": f"to sample as it did: {' '.join(f'{k}={as_text(before[k])}' for k in other)}",
+        "differs": ", ".join(f"{k} {was or 'empty'}, now {v or 'empty'}" for k, was, v in other),
+        "do": f"to sample as it did: {shlex.join(f'{k}={was}' for k, was, _ in other)}",
     }
 
 
