@@ -57,6 +57,8 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
                 f"        subprocess.Popen(['sleep', '987']).wait()  # HERE\n{JUDGE}", "task"),
     "locked": ("task", JUDGE, "        import subprocess\n"
                f"        subprocess.Popen(['sleep', '987'])\n        {IN_C}\n{JUDGE}", "task"),
+    "leaves": ("task", JUDGE, f"        __import__('os')._exit(3)  # HERE\n{JUDGE}", "task"),
+    "fault": ("task", JUDGE, f"        __import__('ctypes').string_at(0)  # HERE\n{JUDGE}", "task"),
     "crash": ("task", '"""Problems: here, sums with 1."""',
               "def __init__(self, *given):\n        import os; os._exit(0)", "task"),
     "stopped": ("task", JUDGE, "        import faulthandler, os, signal, subprocess\n"
@@ -69,6 +71,9 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
     "lasting": ("task", "RLVR_API = 1", "RLVR_API = 1\nimport atexit, subprocess, time\n"
                 "atexit.register(lambda: time.sleep(99))  # HERE\n"
                 "print('noise'); subprocess.Popen(['sleep', '987'])\n", ""),
+    "behind": ("task", JUDGE, "        import os, threading, time\n"
+               "        os.waitpid(os.fork() or os._exit(0), 0)\n"
+               f"        threading.Thread(target=time.sleep, args=(99,)).start()\n{JUDGE}", ""),
     "plain": ("task", "async def __call__", "def __call__", "task"),
     "regex": ("task", JUDGE, "        import re\n"
               f"        re.match('(a*)*b', 'a' * 40)  # HERE\n{JUDGE}", "task"),
@@ -84,6 +89,7 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
 
 
 ENDED = {"import", "thread", "child", "locked", "crash", "stopped", "closed", "lasting"}
+ENDED |= {"behind", "fault", "leaves"}
 """Cases of which the process, or one that it started, has to be ended."""
 
 
@@ -179,7 +185,9 @@ def test_the_process_ends_although_its_threads_and_children_do_not(
 
 @pytest.mark.parametrize(("name", "found"), [
     ("locked", r"it did not return within 4 s; it was at .*:\d+ \(__call__\)"),
-    ("crash", "it ended the process with exit code 0"),
+    ("crash", r"it ended the process with exit code 0; it was at .*:\d+ \(__init__\)"),
+    ("leaves", r"it ended the process with exit code 3; it was at .*:\d+ \(__call__\)"),
+    ("fault", r"it ended the process by SIGSEGV; it was at .*:\d+ \(__call__\)"),
     ("closed", "it ended the process with exit code 0"),
     ("stopped", "it did not return within 4 s"),
 ])  # fmt: skip
@@ -211,10 +219,39 @@ def test_the_end_of_the_process_is_limited_and_nothing_outlives_it(plugin_site: 
     done = plugin_site.rlvr("plugins", "list", "--limit", "1", "--json")
 
     assert done.returncode == 3, done.stderr
-    assert f"end: it did not return within 1 s; it was at {file}:{line} (<lambda>)" in done.stderr
+    assert (
+        f"process: it did not return within 1 s; it was at {file}:{line} (<lambda>)" in done.stderr
+    )
     assert "noise" in done.stderr
     assert json.loads(done.stdout)
     assert sleeping() == before
+
+
+def test_a_thread_that_a_part_left_is_named(plugin_site: PluginSite) -> None:
+    """The report is whole: Python waits for the thread at its own end, and only so long."""
+    install(plugin_site, "behind")
+
+    done = plugin_site.rlvr("plugins", "check", "behind", "--limit", "4")
+
+    assert done.returncode == 3, done.stderr
+    assert "behind keeps every promise that applies" in done.stdout
+    held = r"a plugin held up the end of the process, which waits for \d+ threads, the first "
+    held += r"Thread-\d+ \(sleep\): it did not return within 4 s"
+    assert re.search(held, done.stderr), done.stderr
+
+
+def test_ctrl_c_behind_the_report_prints_no_second_one(plugin_site: PluginSite) -> None:
+    """It ends the wait for what the part left; nothing was stopped before its end."""
+    install(plugin_site, "behind")
+    env = {**os.environ, "PYTHONPATH": str(plugin_site.path)}
+    words, file = ("plugins", "check", "behind", "--json"), plugin_site.home / "out"
+    with file.open("w") as out, open(os.devnull, "w") as nothing:
+        running = start_rlvr(*words, cwd=plugin_site.home, env=env, files=(out, nothing))
+        while "stopped_at" not in file.read_text() and running.poll() is None:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        running.wait(20)
+    assert json.loads(file.read_text())["findings"] == []
 
 
 def test_options_that_do_not_return_are_named(plugin_site: PluginSite) -> None:

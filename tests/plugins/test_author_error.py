@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+import rlvr
 from rlvr.errors import ConfigError, PartError
-from rlvr.plugins.author_error import place_of, said
+from rlvr.plugins.author_error import place_in_dump, place_of, said
 from rlvr.plugins.resolve import load_object
 from tests.conftest import PluginSite
 
@@ -230,3 +231,16 @@ def test_a_renamed_module_is_said_of_the_entry_point(importable_site: PluginSite
     reasons = {p["name"]: p["reason"] for p in json.loads(done.stdout)}
     assert reasons["moved"].startswith("its entry point names the module 'site_before': Module")
     assert reasons["needy"].startswith("ModuleNotFoundError: No module named 'nosuch' (")
+
+
+def test_a_script_that_calls_the_command_is_no_place_in_a_plugin() -> None:
+    """What faulthandler writes of rlvr's own code begins in a file that nobody wrote for rlvr."""
+    head, ours = "Thread 0x1 (most recent call first):", Path(rlvr.__file__).parent
+    mine = '  File "/home/me/mine.py", line 7 in work'
+    tell = f'  File "{ours}/cli/watchdog.py", line 9 in tell'
+    script = f'  File "{ours}/cli/main.py", line 9 in main\n  File "/bin/rlvr", line 8 in <module>'
+
+    assert place_in_dump(f"{head}\n{tell}\n{script}") == ""
+    other = f"{head}\n{mine}\n\n{head}\n{tell}\n{script}"
+    for text in (f"{head}\n{tell}\n{mine}\n{script}", other):
+        assert place_in_dump(text) == "/home/me/mine.py:7 (work)"

@@ -9,15 +9,16 @@ import math
 import os
 import pickle
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from attrs import define
 
 from rlvr.cli.watched_child import OWN_S, Child, Step, adopt_orphans, descendants, die_with_parent
-from rlvr.errors import ExitCode
+from rlvr.errors import ExitCode, counted
 from rlvr.heartbeat import say
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.loading import HUNG
@@ -87,7 +88,7 @@ def watched(
         work: The command.
         given_up: Called here for a step that hangs, or ends the process: with `Step.given`, and
             the reason in words. It gives the exit code; None: the command is tried again.
-        stopped: Called here with `Step.given` of the last step where a signal ends the command.
+        stopped: Called here with `Step.given` of the step at which a signal ends the command.
         end_s: Time that the process may take to end when the command is done; 0: any.
         forks: Whether this process is the command's own.
     """
@@ -104,36 +105,47 @@ def watched(
         if not pid:
             os.close(read)
             die_with_parent()
-            return _work(work, Watchdog(os.fdopen(write, "w", encoding="utf-8")), end_s)
+            return _work(work, os.fdopen(write, "w", encoding="utf-8"), end_s)
         os.close(write)
         child = Child(pid, read, others)
         try:
             why, step = child.wait(), child.step
         finally:
-            if child.is_stopped:
+            if child.is_stopped and child.step and not child.step.is_last:
                 with suppress(OSError):  # the terminal was closed
-                    stopped(child.given)
+                    stopped(child.step.given)
         if not why:
             code = child.code
         elif step and not step.is_last:
             code = given_up(step.given, why)
         else:
             code = (step.given if step else 0) or ExitCode.PLUGIN
-            words = f"a plugin kept the process from its own end: {why}    (exit {int(code)})"
-            say(f"rlvr: {words}")
+            held = step.words if step else "the process"
+            say(f"rlvr: a plugin held up {held}: {why}    (exit {int(code)})")
     return code
 
 
-def _work(work: Callable[[Watchdog], int], watchdog: Watchdog, end_s: float) -> int:
-    """The exit code of the command, in the child: its parent is told that it ends by itself."""
-    code = 0
+def _work(work: Callable[[Watchdog], int], pipe: IO[str], end_s: float) -> int:
+    """The exit code of the command, in the child: its parent is told where and how it ends."""
+    watchdog, code, leave, own = Watchdog(pipe), 0, os._exit, os.getpid()
+
+    def tell(status: int) -> NoReturn:
+        if os.getpid() == own:  # no process that a part forked
+            faulthandler.dump_traceback(pipe)
+        leave(status)
+
+    faulthandler.enable(pipe)
+    os._exit = tell
     try:
         code = work(watchdog)
         watchdog.end()
         sys.stdout.flush()  # its reader may be slow
         return code
     finally:
+        os._exit = leave
         words = "the end of the process"
+        if left := [t.name for t in threading.enumerate()[1:] if not t.daemon]:
+            words += f", which waits for {counted(len(left), 'thread')}, the first {left[0]}"
         step = Step(words=words, given=code, limit_s=end_s, grace_s=OWN_S, is_last=True)
         with suppress(OSError):  # a plugin closed the pipe
             watchdog.begin(step)

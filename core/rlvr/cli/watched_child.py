@@ -27,7 +27,8 @@ OWN_S = 1.0
 """Time that the child has to end by itself when it is done, or after Ctrl-C, which a terminal sends
 to both processes."""
 _CLEAN_S = 5.0
-"""Time that it has after it was interrupted by its parent, before it is killed."""
+"""Time that it has after it was interrupted by its parent, or told of its end, before it is
+killed."""
 _DIES_WITH_PARENT, _ADOPTS = 1, 36
 """Options of prctl (Linux): a signal when the parent ends; orphans below this process are its."""
 
@@ -63,10 +64,9 @@ class Child:
         pid: Its process id.
         pipe: File descriptor of a line for each step that begins, and an empty one where none does;
             `+S` lets it take S seconds from now on. Then may come what faulthandler writes of a
-            step that takes too long.
+            step that takes too long, or of one that ends the process.
         others: Processes below this one that are not the child's.
         step: That it is at; None: none that is watched.
-        given: `Step.given` of the last one before its own end.
         is_stopped: Whether Ctrl-C, SIGTERM or SIGHUP ends it.
         code: Its exit code, minus the signal that ended it; None: it runs.
     """
@@ -75,7 +75,6 @@ class Child:
     pipe: int
     others: set[int]
     step: Step | None = field(default=None, init=False)
-    given: Any = field(default=None, init=False)
     is_stopped: bool = field(default=False, init=False)
     code: int | None = field(default=None, init=False)
     _note_at: float = field(default=math.inf, init=False)
@@ -89,10 +88,12 @@ class Child:
             signal.signal(number, self._leave)
         try:
             dump = self._listen()
+            if dump and not dump.startswith("Timeout"):
+                self._ends_within(_CLEAN_S)
         except SystemExit as leaving:
             name = signal.Signals(int(leaving.code or 0) - 128).name
             with suppress(OSError):  # the terminal was closed
-                print(f"rlvr: ended by {name} (exit {leaving.code})", file=sys.stderr)
+                say(f"rlvr: ended by {name} (exit {leaving.code})")
             raise
         except KeyboardInterrupt:
             self.is_stopped = True
@@ -107,14 +108,14 @@ class Child:
             self._end_all()
             for number, handler in before.items():
                 signal.signal(number, handler)
-        if dump and self.step:
-            place = place_in_dump(dump)
-            at = f"; it was at {place}" if place else ""
+        place = place_in_dump(dump)
+        at = f"; it was at {place}" if place else ""
+        if self.step and dump.startswith("Timeout"):
             return f"it did not return within {self.step.limit_s:g} s{at}"
         if self.code is not None and self.code < 0:
-            return f"it ended the process by {signal.Signals(-self.code).name}"
+            return f"it ended the process by {signal.Signals(-self.code).name}{at}"
         is_own = self.step and self.step.is_last
-        return "" if is_own else f"it ended the process with exit code {self.code}"
+        return "" if is_own else f"it ended the process with exit code {self.code}{at}"
 
     def _leave(self, number: int, _: object) -> NoReturn:
         """End as a signal would, but for the child, which is killed on the way out."""
@@ -137,11 +138,11 @@ class Child:
     def _listen(self) -> str:
         """Take down its steps until it ends, or until faulthandler writes: gives that."""
         said = b""
-        while not said.startswith(b"Timeout "):
+        while not said[:1].isupper():
             ready = select.select([self.pipe], [], [], 0.25)[0]
             if ready and (new := os.read(self.pipe, 1 << 16)):
                 *lines, said = (said + new).split(b"\n")
-                while lines and not lines[0].startswith(b"Timeout "):
+                while lines and not lines[0][:1].isupper():
                     self._begin(lines.pop(0))
                 said = b"\n".join([*lines, said])
             elif self._has_ended():
@@ -164,8 +165,6 @@ class Child:
             self._end_at = time.monotonic() + float(line) + _LATE_S
             return
         self.step = pickle.loads(bytes.fromhex(line.decode())) if line else None
-        if self.step and not self.step.is_last:
-            self.given = self.step.given
         self._end_at = math.inf
         self._note_at = time.monotonic() + self.step.note_s if self.step else math.inf
 

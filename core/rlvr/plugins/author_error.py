@@ -32,6 +32,8 @@ _RUNNING = (CoroutineType, AsyncGeneratorType, GeneratorType)
 _STDLIB = Path(sysconfig.get_path("stdlib"))
 _RLVR = Path(__file__).parents[1]
 _DUMPED = re.compile(r'^  File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
+_BY_COMMAND = re.compile(rf'(?<!first\):)\n  File "{re.escape(str(_RLVR))}/cli/')
+"""Where the calls begin by which the command came to a part; the innermost one tells of an exit."""
 _logged: set[str] = set()
 """Tracebacks in the log so far: each is logged once."""
 
@@ -119,7 +121,7 @@ def _waiting(called: Iterable[FrameType]) -> Iterator[list[FrameType]]:
 def place_in_dump(text: str) -> str:
     """The same of what faulthandler wrote, of the main thread (the last) before all others."""
     for thread in reversed(text.split("\n\n")):
-        if place := _place(_DUMPED.findall(thread)):
+        if place := _place(_DUMPED.findall(_BY_COMMAND.split(thread)[0])):
             return place
     return ""
 
