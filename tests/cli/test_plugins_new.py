@@ -89,6 +89,8 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
              "command", "too many positional arguments"),
     "detached": ("loss", "return sum(terms), {}", "return sum(terms).detach(), {}", "loss",
                  "a loss without a gradient by the logprobs"),
+    "tall": ("advantage", "[value - sum(row) / len(row) for", "[value for", "advantage",
+             "2 rewards of 0.1 give [0.1, 0.1]"),
     "unlisted": ("curriculum", "return epochs(problems, count, seed=seed, step=step)",
                  "return None", "curriculum", "choose gave None, no sequence of problems"),
     "unsaved": ("checkpointer", "return Checkpoint(path=final, step=step, digest=seal)",

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -368,6 +369,20 @@ def test_a_changed_environment_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
     with pytest.raises(AssertionError):
         contract_of(OnToys, make_reward=ChangesTheEnvironment)().test_leaves_nothing_behind()
+
+
+def test_each_promise_begins_with_the_environment_of_before() -> None:
+    """Else the change of an earlier one, or of a test of one's own, would hide the next one's."""
+    contract, before = OnToys(), (dict(os.environ), Path.cwd())
+    contract.teardown_method()
+    contract.setup_method()
+    os.environ.update(RLVR_TEST_NEW="1", HOME="/")
+    del os.environ["PATH"]
+    os.chdir("/")
+
+    contract.teardown_method()
+
+    assert (dict(os.environ), Path.cwd()) == before
 
 
 SLIPS = (

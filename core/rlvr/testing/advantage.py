@@ -45,8 +45,9 @@ class AdvantageContract(LearningPartContract):
     def test_one_finite_number_a_trajectory(self) -> None:
         """The result has the ragged shape (P, G) of the groups, in their order; None leaves out."""
         advantages = self._advantages(REWARDS_P_G)
-        assert [len(row) for row in advantages] == [len(row) for row in REWARDS_P_G]
-        assert all(value is None or math.isfinite(value) for row in advantages for value in row)
+        for rewards, row in zip(REWARDS_P_G, advantages, strict=True):
+            is_one_each = len(row) == len(rewards) and all(map(math.isfinite, _numbers(row)))
+            assert is_one_each, f"rewards {rewards} give {row}"
 
     def test_equal_rewards_give_zeros(self) -> None:
         """A group that is all right, all wrong or all alike teaches nothing: zeros."""
@@ -55,13 +56,13 @@ class AdvantageContract(LearningPartContract):
             for size in (2, 3, 7):
                 rows = self._advantages([[reward] * size])
                 found = np.asarray(rows, float)  # None is not a number, and fails
-                assert np.abs(found).max() < 1e-9, (reward, size, rows)
+                assert np.abs(found).max() < 1e-9, f"{size} rewards of {reward:g} give {rows[0]}"
 
     def test_sums_to_zero_in_a_group(self) -> None:
         """Advantages of a group sum to zero."""
         self._only_for_group_relative()
         for row in self._advantages(REWARDS_P_G):
-            assert abs(math.fsum(_numbers(row))) < 1e-6, row
+            assert abs(total := math.fsum(_numbers(row))) < 1e-6, f"{row} sums to {total:g}"
 
     def test_a_constant_added_to_all_rewards_changes_nothing(self) -> None:
         """Only differences within a group count."""
@@ -74,9 +75,9 @@ class AdvantageContract(LearningPartContract):
         for rewards, row in zip(REWARDS_P_G, self._advantages(REWARDS_P_G), strict=True):
             pairs = [(r, a) for r, a in zip(rewards, row, strict=True) if a is not None]
             ordered = [value for _, value in sorted(pairs)]
-            assert all(a <= b + 1e-9 for a, b in pairwise(ordered))
-            if pairs:
-                assert max(r for r, _ in pairs) == max(rewards)
+            says = f"rewards {rewards} give {row}"
+            assert all(a <= b + 1e-9 for a, b in pairwise(ordered)), says
+            assert not pairs or max(pairs)[0] == max(rewards), says
 
     def test_order_within_a_group_does_not_matter(self) -> None:
         """Reversing a group reverses its advantages."""
@@ -95,7 +96,7 @@ class AdvantageContract(LearningPartContract):
     def test_stays_finite_at_extreme_rewards(self) -> None:
         """Rewards of 1e8, and differences of 1e-12, never make infinity or NaN."""
         for row in self._advantages([(1e8, -1e8), (0.0, 1e-12), (1e8, 1e8 + 1e-7, 0.0)]):
-            assert all(math.isfinite(value) for value in _numbers(row)), row
+            assert all(map(math.isfinite, _numbers(row))), f"an advantage is not finite: {row}"
 
     def test_refines_advantages_and_nothing_else(self) -> None:
         """Data keep number, order and content; advantages are finite, and 0 outside the mask."""
@@ -151,7 +152,7 @@ class AdvantageContract(LearningPartContract):
             keep = is_kept(part, group)
             assert keep == is_kept(part, group)
             if part.is_group_relative and any(_numbers(credited(part, [group])[0])):
-                assert keep, rewards
+                assert keep, f"a group of rewards {rewards} is dropped"
 
     def test_reads_the_distributions_that_it_needs(self) -> None:
         """Teachers' distributions are used in `per_token`; without them it does not guess."""
@@ -166,7 +167,7 @@ class AdvantageContract(LearningPartContract):
         data = part.per_token(data)
         before = _contents(data)
         metrics = numbers_of(part, "advantage", "metrics", part.metrics(data))
-        assert all(math.isfinite(v) for v in metrics.values()), metrics
+        assert all(map(math.isfinite, metrics.values())), f"a metric is not finite: {metrics}"
         assert part.metrics(data) == metrics
         assert _contents(data) == before
 
@@ -234,10 +235,11 @@ def _same(
     found: Sequence[Sequence[float | None]], wanted: Sequence[Sequence[float | None]]
 ) -> None:
     for row, other in zip(found, wanted, strict=True):
-        assert [value is None for value in row] == [value is None for value in other]
-        assert _numbers(row) == pytest.approx(_numbers(other), rel=1e-6, abs=1e-9)
+        wanted_row = pytest.approx([math.nan if v is None else v for v in other], 1e-6, 1e-9, True)
+        assert [math.nan if v is None else v for v in row] == wanted_row, f"{row}, not {other}"
 
 
 def _same_advantages(found: Sequence[Datum], wanted: Sequence[Datum]) -> None:
     for datum, other in zip(found, wanted, strict=True):
-        assert datum.advantages == pytest.approx(other.advantages, rel=1e-5, abs=1e-6)
+        is_same = np.allclose(datum.advantages, other.advantages, rtol=1e-5, atol=1e-6)
+        assert is_same, f"advantages {datum.advantages}, not {other.advantages}"

@@ -52,14 +52,14 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
     @on_open("make_backend", needs_torch=True)
     async def test_sampler_and_trainer_agree(self, backend: Backend) -> None:
         """The trainer computes the logprobs that the policy sampled with, after updates too."""
-        for round_ in range(2):
+        for _ in range(2):
             for temperature in self.temperatures:
                 data = await self._rollouts(backend, temperature=temperature)
                 trained = await backend.logprobs(data, "policy")
                 for datum, found in zip(data, trained, strict=True):
                     assert found.shape == datum.tokens.shape
                     gap = np.abs(found - datum.logprobs)[datum.mask].max()
-                    assert gap <= self.parity_nats, (round_, temperature, gap)
+                    assert gap <= self.parity_nats, f"{gap:.2g} nats at temperature {temperature:g}"
             await backend.update(data, LikelihoodLoss())
 
     @on_open("make_backend")
@@ -70,7 +70,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         for datum, wanted in zip(data, together, strict=True):
             (alone,) = await backend.logprobs([datum], "policy")
             gap = np.abs(alone - wanted)[datum.mask].max()
-            assert gap <= self.parity_nats, gap
+            assert gap <= self.parity_nats, f"alone it differs by {gap:.2g} nats"
 
     @on_open("make_backend")
     async def test_equal_requests_give_equal_completions(self, backend: Backend) -> None:
@@ -80,7 +80,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         first = await policy.generate_many(requests)
         turned = await policy.generate_many(requests[::-1])
         for one, other in zip(first, turned[::-1], strict=True):
-            assert one.tokens.tolist() == other.tokens.tolist()
+            assert one.tokens.tolist() == other.tokens.tolist(), "in another order it is another"
 
     @on_open("make_backend")
     async def test_completions_keep_their_limits(self, backend: Backend) -> None:
@@ -91,19 +91,21 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
             await policy.generate_many(self._requests(policy, 1.0)),
             strict=True,
         ):
-            assert 1 <= len(completion.tokens) <= request.params.max_tokens
+            count, most = len(completion.tokens), request.params.max_tokens
+            assert 1 <= count <= most, f"{count} tokens, where at most {most} were asked for"
             assert completion.logprobs.shape == completion.tokens.shape
-            assert (completion.logprobs <= 1e-6).all()
-            is_full = len(completion.tokens) == request.params.max_tokens
-            assert completion.finish == "stop" or is_full
+            assert (completion.logprobs <= 1e-6).all(), "a logprob is above 0"
+            finish = completion.finish
+            assert finish == "stop" or count == most, f"finish={finish!r} after {count} tokens"
 
     @on_open("make_backend", needs_torch=True)
     async def test_steps_on_the_same_data_lower_the_loss(self, backend: Backend) -> None:
         """Updates lower the loss that they minimise."""
         data = await self._rollouts(backend)
         losses = [(await backend.update(data, LikelihoodLoss()))["loss"] for _ in range(self.steps)]
-        assert all(np.isfinite(losses)), losses
-        assert losses[-1] < losses[0], losses
+        says = f"losses by update: {', '.join(f'{loss:.4g}' for loss in losses)}"
+        assert all(np.isfinite(losses)), says
+        assert losses[-1] < losses[0], says
 
     @on_open("make_backend", needs_torch=True)
     async def test_step_reports_the_losss_own_metrics(self, backend: Backend) -> None:
@@ -131,8 +133,8 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         assert (same.version, same.digest) == (before.version, before.digest)
         await backend.update(await self._rollouts(backend), LikelihoodLoss())
         after = await backend.policy()
-        assert after.version == before.version + 1
-        assert after.digest != before.digest
+        assert after.version == before.version + 1, f"{before.version}, then {after.version}"
+        assert after.digest != before.digest, "an update left the digest as it was"
 
     @on_open("make_backend", needs_torch=True)
     async def test_an_old_policy_is_a_snapshot_or_refuses(self, backend: Backend) -> None:
@@ -149,7 +151,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
             return
         after = await old.generate_many(requests)
         for one, other in zip(before, after, strict=True):
-            assert one.tokens.tolist() == other.tokens.tolist()
+            assert one.tokens.tolist() == other.tokens.tolist(), "it draws otherwise afterwards"
             assert np.allclose(one.logprobs, other.logprobs, atol=self.parity_nats)
 
     @on_open("make_backend", needs_torch=True)
@@ -162,9 +164,9 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         after = await backend.logprobs(data, "reference")
         moved = await backend.logprobs(data, "policy")
         for datum, a, b, c, d in zip(data, start, before, after, moved, strict=True):
-            assert np.abs(a - b)[datum.mask].max() <= self.parity_nats
-            assert np.array_equal(b[datum.mask], c[datum.mask])
-            assert not np.array_equal(c[datum.mask], d[datum.mask])
+            assert np.abs(a - b)[datum.mask].max() <= self.parity_nats, "it began as another model"
+            assert np.array_equal(b[datum.mask], c[datum.mask]), "an update moved the reference"
+            assert not np.array_equal(c[datum.mask], d[datum.mask]), "no update moved the policy"
 
     @on_open("make_backend")
     async def test_unknown_model_is_refused(self, backend: Backend) -> None:
@@ -198,8 +200,8 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
             await other.load(tmp_path)
             for _ in range(2):
                 mine, its = await backend.policy(), await other.policy()
-                assert its.version == mine.version
-                assert its.digest == mine.digest
+                assert its.version == mine.version, f"version {mine.version}, loaded {its.version}"
+                assert its.digest == mine.digest, "loaded weights have another digest"
                 for which in ("policy", "reference"):
                     for datum, a, b in zip(
                         data,
@@ -207,7 +209,8 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
                         await other.logprobs(data, which),
                         strict=True,
                     ):
-                        assert np.abs(a - b)[datum.mask].max() <= self.exact_nats
+                        gap = np.abs(a - b)[datum.mask].max()
+                        assert gap <= self.exact_nats, f"{which}: logprobs differ by {gap:.2g} nats"
                 await backend.update(data, LikelihoodLoss())
                 await other.update(data, LikelihoodLoss())
 

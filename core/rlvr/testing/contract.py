@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import os
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import wraps
 from pathlib import Path
@@ -37,10 +37,11 @@ class Contract:
 
     def teardown_method(self) -> None:
         """Restore them, so that the next test sees that a part changes them again."""
-        variables, folder = self._before
-        if dict(os.environ) != variables:
-            os.environ.clear()
-            os.environ.update(variables)
+        # a subclass may have a setup_method of its own
+        variables, folder = getattr(self, "_before", (dict(os.environ), "."))
+        for name in _changed(variables):
+            os.environ.pop(name, None)
+            os.environ.update({name: variables[name]} if name in variables else {})
         os.chdir(folder)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -164,10 +165,14 @@ def nothing_changed() -> Iterator[None]:
     """The block leaves environment variables, told without their values, and the folder alone."""
     before, folder = dict(os.environ), Path.cwd()
     yield
-    names = {*before, *os.environ}
-    changed = sorted(name for name in names if before.get(name) != os.environ.get(name))
+    changed = _changed(before)
     assert not changed, f"it changed environment variables: {', '.join(changed)}"
     assert Path.cwd() == folder, f"it changed the working directory to {Path.cwd()}"
+
+
+def _changed(before: Mapping[str, str]) -> list[str]:
+    names = {*before, *os.environ}
+    return sorted(name for name in names if before.get(name) != os.environ.get(name))
 
 
 def differing(one: Any, other: Any) -> str:
