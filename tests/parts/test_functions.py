@@ -88,7 +88,7 @@ def test_whatever_can_be_called_is_a_function() -> None:
         (Judge().__call__, "__call__", 0.25),
     ):
         made = rlvr.reward(function)
-        assert made.__name__ == name
+        assert (made.__name__, made.__doc__) == (name, None)
         (outcome,) = asyncio.run(VerificationRunner(reward=made()).pairs([(PROBLEM, ANSWER)]))
         assert isinstance(outcome, Reward)
         assert outcome.value == value
@@ -102,6 +102,7 @@ async def slow(groups: Any) -> Any:
     ("decorator", "function", "said"),
     [
         (rlvr.reward, 3, r"a reward is made of a function \(problem, trajectory\); found: 3"),
+        (rlvr.reward, max, "found: max: no signature"),
         (rlvr.reward, Judge, "found: <class .*A class derives from rlvr.RewardFn"),
         (rlvr.reward, length, "A class derives from rlvr.RewardFn"),
         (rlvr.reward, lambda problem: 1, r"found: <lambda>\(problem\): too many positional"),

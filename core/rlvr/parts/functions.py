@@ -61,10 +61,12 @@ def _part(
     asked = f"a {base.kind} is made of a function ({given})"  # type: ignore[attr-defined]
     if isinstance(function, type) or not callable(function):
         raise TypeError(f"{asked}; found: {function!r}. A class derives from rlvr.{base.__name__}")
+    found = name
     try:
-        inspect.signature(function).bind(*given.split(", "))
-    except TypeError as error:
-        raise TypeError(f"{asked}; found: {name}{inspect.signature(function)}: {error}") from None
+        found += str(signature := inspect.signature(function))
+        signature.bind(*given.split(", "))
+    except (TypeError, ValueError) as error:  # ValueError: some functions in C have no signature
+        raise TypeError(f"{asked}; found: {found}: {error}") from None
     is_async = inspect.iscoroutinefunction(function)
     if is_async and not may_wait:
         raise TypeError(f"{asked}; found: async def {name}, which nobody awaits")
@@ -75,7 +77,7 @@ def _part(
     async def waited(self: Any, *given: Any) -> Any:
         return await function(*given)
 
-    names = {"__call__": waited if is_async else called, "__doc__": function.__doc__, **of}
+    names = {"__call__": waited if is_async else called, "__doc__": named.__doc__, **of}
     names["__module__"] = named.__module__
     names["__qualname__"] = getattr(named, "__qualname__", name)
     return type(base)(name, (base,), names)
