@@ -7,10 +7,8 @@ import re
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import accumulate
 from typing import Any, TextIO
 
 __all__ = ["harmless", "hush", "is_coloured", "is_redrawn", "redraw", "tells"]
@@ -61,14 +59,6 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
     return _CONTROL.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
-def columns(text: str) -> int:
-    """Columns of a terminal that the text takes: two a Chinese character or an emoji."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
-
-
 def say(text: str) -> None:
     """A line on standard error, at once; no progress line is due after it."""
     print(harmless(text), file=sys.stderr, flush=True)
@@ -106,11 +96,13 @@ def harmless_output() -> Iterator[None]:
 
 def redraw(text: str) -> None:
     """Overwrite the last line of standard error; text beyond the terminal's width is cut."""
+    from rich.cells import set_cell_size  # here: `rlvr --help` needs no rich
+
     text = harmless(text, keep="")
     with suppress(OSError, ValueError):
         width = os.get_terminal_size(sys.stderr.fileno()).columns
         if width:  # a line that wraps is not overwritten whole
-            text = text[: sum(end < width for end in accumulate(map(columns, text)))]
+            text = set_cell_size(text, width - 1).rstrip()
     print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 

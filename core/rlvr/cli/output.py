@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+from rich.cells import cell_len, set_cell_size
 
-from rlvr.heartbeat import columns, harmless
+from rlvr.heartbeat import harmless
 
 
 def table(
@@ -18,11 +19,8 @@ def table(
     """Left-aligned columns, two spaces apart; `widths` are least widths of the first ones."""
     cells = [[harmless(str(cell), keep="") for cell in row] for row in [header, *rows]]
     least = [*widths, *([0] * (len(header) - len(widths)))]
-    wide = [max(least[i], *(columns(row[i]) for row in cells)) for i in range(len(header))]
-    lines = (
-        "  ".join(c + " " * (w - columns(c)) for c, w in zip(row, wide, strict=True))
-        for row in cells
-    )
+    wide = [max(least[i], *(cell_len(row[i]) for row in cells)) for i in range(len(header))]
+    lines = ("  ".join(map(set_cell_size, row, wide)) for row in cells)
     return "\n".join(line.rstrip() for line in lines)
 
 
