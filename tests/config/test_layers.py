@@ -260,6 +260,21 @@ def test_files_of_both_kinds(tmp_path, name, text):
     assert options.origin["t.lr"] == str(path)
 
 
+def test_a_path_in_a_file_is_at_home(tmp_path, monkeypatch):
+    """No shell replaces its `~`, nor that of `key=~/value`."""
+    monkeypatch.setenv("HOME", "/home/me")
+    (tmp_path / "run.toml").write_text('[run]\ndataset = "~/d.jsonl"\n', encoding="utf-8")
+    layers = [
+        file_layer(tmp_path / "run.toml"),
+        overrides_layer(["verify.store=~/v", "run.algo=~"]),
+    ]
+
+    values = resolve(CORE_OPTIONS, layers).values
+
+    assert (values["run.dataset"], values["verify.store"]) == ("/home/me/d.jsonl", "/home/me/v")
+    assert values["run.algo"] == "~"
+
+
 @pytest.mark.parametrize(
     "line", ['steps = "3"', "steps = 3.0", "steps = true", "decay = 1", "stop = 'a'"]
 )

@@ -6,6 +6,7 @@ and the data set < preset < file < environment < command line
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,8 @@ def resolve(specs: Mapping[str, type], layers: Sequence[Layer]) -> Options:
     """
     Every option's value, from the last layer that gives one, else its default.
 
+    `~/` at the start of a text is the home directory: no shell replaces it in a file.
+
     Args:
         specs: Namespace to the attrs class that declares its options.
         layers: Lowest first. Each is checked whole, also where a later one wins.
@@ -101,9 +104,11 @@ def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _typed(schema: OptionSchema, value: Any, layer: Layer) -> Any:
     try:
-        return coerce(value, schema.wanted, is_typed=layer.is_typed)
+        found = coerce(value, schema.wanted, is_typed=layer.is_typed)
     except ValueError as error:
         raise _refused(schema, value, layer.place(schema.key), "") from error
+    is_at_home = isinstance(found, str) and found.startswith("~/")
+    return os.path.expanduser(found) if is_at_home else found
 
 
 def _record(
