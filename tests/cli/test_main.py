@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -14,6 +15,7 @@ import pytest
 
 import rlvr
 from rlvr.cli.main import COMMANDS, main
+from rlvr.cli.parser import CommandParser
 
 RLVR = (sys.executable, "-m", "rlvr.cli.main")
 HEAVY = {"torch", "tinker", "docker", "cocotb", "chess", "transformers", "numpy", "structlog"}
@@ -242,6 +244,19 @@ def test_a_terminal_obeys_no_text_of_a_plugin(plugin_site):
     os.close(ours)
     assert r"\x1b[31m" in told
     assert "\x1b" not in told
+
+
+def test_help_keeps_the_colours_that_argparse_gives_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From Python 3.14 on, on a terminal."""
+    told = io.StringIO()
+    monkeypatch.setattr(told, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdout", told)
+    monkeypatch.setattr(CommandParser, "format_help", lambda _: "\x1b[1musage\x1b[0m")
+
+    assert main(["score", "--help"]) == 0
+    assert told.getvalue() == "\x1b[1musage\x1b[0m"
 
 
 def test_a_full_disk_behind_standard_output_is_no_bug():

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
 from rlvr.errors import CheckpointError, ConfigError, ExitCode, PartError, RlvrError
-from rlvr.heartbeat import are_threads_abandoned, harmless_output, heartbeat, say
+from rlvr.heartbeat import are_threads_abandoned, harmless, harmless_output, heartbeat, say
 from rlvr.log import plain_lines
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker-ser
 
 _DO = "this is a bug of the plugin: --debug shows its traceback"
 _ALLOW = "run as its owner, or give yourself access: ls -ld PATH shows who has it"
-_FREE = "free space where standard output goes, or write elsewhere"
+_FREE = "free space on the disk that they go to, or write elsewhere"
 _PREFIX = re.compile(r"\Arlvr(?: [a-z][\w-]*){0,3}: (?:error: )?")
 """What argparse and commands put before a message; it is said once, by us."""
 BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
@@ -111,8 +111,7 @@ def _dispatch(words: Sequence[str], is_process: bool) -> int:
             from rlvr.cli.plugin_commands import run_plugin_command
 
             return run_plugin_command(words[first], rest, list(COMMANDS))
-        with harmless_output():
-            return _run_command(words[first], rest, asked)
+        return _run_command(words[first], rest, asked)
 
 
 def _place() -> str:
@@ -128,7 +127,7 @@ def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> in
     if {"-h", "--help"} & set(rest) and parser.has("overrides"):
         from rlvr.cli.options import narrowed_help
 
-        narrowed = narrowed_help(rest, parser.flags())
+        narrowed = harmless(narrowed_help(rest, parser.flags()))
         parser.epilog = "\n\n".join(filter(None, [narrowed, parser.epilog or ""]))
     args = parser.parse_args(rest)
     for name in ("verbose", "quiet"):
@@ -136,7 +135,8 @@ def _run_command(command: str, rest: list[str], asked: argparse.Namespace) -> in
     args.forks = asked.forks
     args.debug = getattr(args, "debug", False) or getattr(asked, "debug", False)
     args.verbosity = args.verbose - args.quiet
-    result: int = module.main(args)
+    with harmless_output():  # not the help: argparse of Python 3.14 colours it
+        result: int = module.main(args)
     return result
 
 
