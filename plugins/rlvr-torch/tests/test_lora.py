@@ -413,6 +413,7 @@ def test_export_of_a_run(model, tokenizer, tmp_path):
             model.ln_f.bias.fill_(step)
         save_net(model, tokenizer, folder)
         (folder / "training.pt").write_bytes(b"state")
+    (tmp_path / "run" / "run.json").write_text('{"config": {"run.model": "gpt2:new"}}')
     words = ("torch", "export", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--json")
     done = run_rlvr(*words, timeout_s=240)
     assert done.returncode == 0, done.stderr

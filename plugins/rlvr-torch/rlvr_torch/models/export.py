@@ -11,7 +11,7 @@ from pathlib import Path
 
 from attrs import evolve
 
-from rlvr import ConfigError
+from rlvr import ConfigError, weights_of
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.hf.load import quietly
 from rlvr_torch.models.hf.source import HFSource
@@ -66,6 +66,7 @@ def export(model: Path, out: Path, *, merge: bool = False, base: str = "") -> di
 
     Raises:
         ConfigError: There is no model, `out` holds something, or the base does not fit.
+        CheckpointError: The run has no checkpoint.
         BackendError: The base cannot be loaded.
     """
     source = find_model(model)
@@ -91,11 +92,12 @@ def export(model: Path, out: Path, *, merge: bool = False, base: str = "") -> di
 
 def find_model(path: Path) -> Path:
     """The directory with config.json or adapter_config.json; `ConfigError` where there is none."""
-    steps = sorted(path.glob("checkpoints/step-*"), key=lambda step: (len(step.name), step.name))
-    for folder in (path, path / "model", *(step / "model" for step in reversed(steps))):
+    spec = weights_of(str(path))
+    trained = path if spec == str(path) else Path(spec.partition(":")[2])
+    for folder in (trained, trained / "model"):
         if any((folder / name).is_file() for name in (ADAPTER_CONFIG, "config.json")):
             return folder
-    found = "no checkpoint in it" if path.is_dir() else "no such folder"
+    found = "no config.json in it" if path.is_dir() else "no such folder"
     raise ConfigError(
         f"the model of {path} was asked for\n  found: {found}\n"
         "  give a run directory with a checkpoint, a checkpoint, or a model's folder"
