@@ -107,7 +107,7 @@ def check_model(model: str, backend: BackendSpec) -> None:
     if ":" in model:
         raise ConfigError(asked, takes, "choose another --model or --backend")
     spelt = " or ".join(f"{scheme}:{model}" for scheme in backend.models)
-    if os.path.isdir(os.path.expanduser(model)):
+    if os.path.isdir(model):
         found = "a folder that is neither a run (no run.json) nor RUN/checkpoints/NAME"
         do = f"name a run or a checkpoint of one; if the folder holds a model, write {spelt}"
     else:

@@ -104,7 +104,7 @@ def check_name(name: str, kind: str, host: PluginHost, folder: Path) -> None:
         found = f"there is {article(kind)} {kind} of that name: {rivals[0]}"
     elif importlib.util.find_spec(module) is not None:
         found = f"a module {module} can be imported already"
-    elif twice := "".join(_twice(path, text) for path, text in files_of(name, kind).items()):
+    elif twice := next(filter(None, map(_twice, files_of(name, kind).items())), ""):
         found = f"{twice} would be the name of two classes in it"
     elif folder.exists() or folder.is_symlink():
         found = f"{folder} exists here, and nothing is overwritten"
@@ -113,14 +113,12 @@ def check_name(name: str, kind: str, host: PluginHost, folder: Path) -> None:
         raise ConfigError(asked, f"found: {found}", "choose another name, such as my-sums")
 
 
-def _twice(path: str, text: str) -> str:
+def _twice(file: tuple[str, str]) -> str:
     """A name that a Python file defines, and defines or imports once more; "" without one."""
-    names = [
-        name
-        for node in (ast.parse(text).body if path.endswith(".py") else ())
-        for name in [getattr(node, "name", ""), *(a.name for a in getattr(node, "names", ()))]
-    ]
-    return next((name for name in names if name and names.count(name) > 1), "")
+    nodes = ast.parse(file[1]).body if file[0].endswith(".py") else []
+    of = [[node, *getattr(node, "names", ())] for node in nodes]
+    names = [name for found in of for one in found if (name := getattr(one, "name", ""))]
+    return next((name for name in names if names.count(name) > 1), "")
 
 
 def command_of(name: str, kind: str) -> str:
