@@ -209,7 +209,7 @@ SAYS = """
 
     @hookimpl
     def rlvr_tasks():
-        yield TaskSpec(name="t", target="m:T", reward="toy", summary="says \\u6f22 \\x1b[31m")
+        yield TaskSpec(name="t", target="m:T", reward="toy", summary="says \\xe9\\u6f22 \\x1b[31m")
 """
 
 
@@ -222,9 +222,9 @@ def test_any_text_can_be_shown_whatever_standard_output_holds(plugin_site):
     as_json = plugin_site.rlvr("plugins", "show", "says", "--json", **ascii_only)
 
     assert (told.returncode, as_json.returncode) == (0, 0), told.stderr + as_json.stderr
-    assert r"says \u6f22" in told.stdout
+    assert r"says \xe9\u6f22" in told.stdout
     (task,) = json.loads(as_json.stdout)["offers"]["tasks"]
-    assert task["summary"] == "says \u6f22 \x1b[31m"
+    assert task["summary"] == "says \xe9\u6f22 \x1b[31m"
 
 
 def test_a_terminal_obeys_no_text_of_a_plugin(plugin_site):
