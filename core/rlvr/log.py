@@ -7,7 +7,6 @@ The text of prompts and completions is never logged: such keys are replaced by t
 
 from __future__ import annotations
 
-import io
 import logging
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partialmethod
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from rlvr.heartbeat import harmless, is_coloured
 
@@ -94,13 +93,11 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     processors = structlog.processors
     as_json = not (_is_plain.get() or sys.stderr.isatty()) if json is None else json
     if as_json:
-        tail: list[Any] = [processors.format_exc_info, processors.JSONRenderer(default=str)]
+        tail: list[Any] = [processors.JSONRenderer(default=str)]
     else:
         dev, colors = structlog.dev, is_coloured(sys.stderr)
-        tail = [
-            _escape_controls,
-            dev.ConsoleRenderer(colors=colors, exception_formatter=_write_traceback),
-        ]
+        plain = dev.ConsoleRenderer(colors=colors, exception_formatter=dev.plain_traceback)
+        tail = [_escape_controls, plain]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -109,6 +106,7 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
             _keep_private,
             *([_RunFile(run_file)] if run_file is not None else []),
             _drop_below(_LEVELS[max(-2, min(2, verbosity))]),
+            processors.format_exc_info,
             *tail,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
@@ -137,16 +135,9 @@ def _escape_controls(_logger: Any, _method: str, event: EventDict) -> EventDict:
     r"""Write control characters out (`\n`): an event stays on its line and colours nothing."""
     for key, value in event.items():
         keep = "\n\t" if key == "exception" else ""
-        if key != "exc_info" and (shown := harmless(text := str(value), keep=keep)) != text:
+        if (shown := harmless(text := str(value), keep=keep)) != text:
             event[key] = shown
     return event
-
-
-def _write_traceback(to: TextIO, exc_info: Any) -> None:
-    import structlog
-
-    structlog.dev.plain_traceback(plain := io.StringIO(), exc_info)
-    to.write(harmless(plain.getvalue()))
 
 
 def _drop_below(lowest: str) -> Callable[[Any, str, EventDict], EventDict]:

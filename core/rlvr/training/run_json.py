@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +41,20 @@ def check_unchanged(configured: Configured, before: dict[str, Any], directory: P
     others = {p.option_namespace for p in configured.chosen.parts() if p.kind != "callback"}
     told = {spec.option_namespace for spec in configured.host.callbacks()} - others
     is_free += tuple(f"{namespace}." for namespace in told)
-    changed = [
-        key
-        for key in sorted({*before, *after})
-        if _plain(before.get(key)) != _plain(after.get(key)) and not key.startswith(is_free)
-        if key in before or configured.options.origin[key] != DEFAULT  # else it is a new option
-    ]
-    if changed:
+    if changed := [key for key in _changed(configured, before) if not key.startswith(is_free)]:
         listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
         raise ConfigError(
             f"the run {directory} was to be resumed with other options.",
             f"changed: {listed}",
             "leave them as they were, or start a new run",
         )
+
+
+def _changed(configured: Configured, before: Mapping[str, Any]) -> list[str]:
+    """Options with another value than before, without new ones that have their default."""
+    values, origin = configured.options.values, configured.options.origin
+    differs = [k for k in {*before, *values} if _plain(before.get(k)) != _plain(values.get(k))]
+    return sorted(key for key in differs if key in before or origin[key] != DEFAULT)
 
 
 def _plain(value: Any) -> Any:
@@ -92,15 +94,10 @@ def _check_same_data(directory: RunDir, recipe: Recipe) -> None:
 def _with_changes(configured: Configured, directory: RunDir) -> dict[str, Any]:
     """The record with the options that this resume changes: the next one goes on with them."""
     record, options = directory.read_run(), configured.options
-    config = record["config"]
-    changed = {
-        key: value
-        for key, value in options.values.items()
-        if _plain(config.get(key)) != _plain(value)
-        if key in config or options.origin[key] != DEFAULT
-    }
-    origin = {**record.get("origin", {}), **{key: options.origin[key] for key in changed}}
-    return {**record, "config": {**config, **changed}, "origin": origin}
+    config, origin = record["config"], record.get("origin", {})
+    changed = [key for key in _changed(configured, config) if key in options.values]
+    config |= {key: options.values[key] for key in changed}
+    return {**record, "origin": {**origin, **{key: options.origin[key] for key in changed}}}
 
 
 def write_identity(
