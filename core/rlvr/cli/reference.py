@@ -86,7 +86,7 @@ set and the model < preset < `--config` file (TOML or YAML) < environment < comm
 `rlvr config show` prints each value and where it came from. An unknown key is an error that
 suggests the nearest one. In a file, `[train]` with `lr = 1e-4` is `train.lr`; in the environment it
 is `RLVR_TRAIN__LR`. On the command line a list is `a,b` or `["a", "b"]`, and `none` empties an
-optional value.
+optional value. `~/` at the start of a text is the home directory.
 
 An option of a chosen part may also be a flag: `--NAME VALUE` or `--NAME=VALUE`, dashes for
 underscores, `--NAME` alone for true. So `--plugin cvdp --timeout-s 60` is `cvdp.timeout_s=60`, and
