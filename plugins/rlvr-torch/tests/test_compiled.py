@@ -513,6 +513,7 @@ def test_a_backend_that_compiles_learns_the_same(has_code, make_datum, monkeypat
         asyncio.run(backend.__aexit__())
     assert made[0] is None
     assert len(made[1]._made) == 2  # of the head; the loss marks nothing
+    assert not made[1]._failed  # else the plain functions ran
     (loss, norm, logprobs), (own_loss, own_norm, own_logprobs) = found
     assert own_loss == pytest.approx(loss, rel=1e-4)
     assert own_norm == pytest.approx(norm, rel=1e-3)
