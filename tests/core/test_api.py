@@ -216,7 +216,7 @@ def mine(problem: rlvr.Problem, trajectory: rlvr.Trajectory) -> rlvr.Reward:
         (rlvr.train, {"callbacks": [print]}, "no names; parts go by name"),
         (rlvr.train, {"callbacks": mine}, "no names; parts go by name"),
         (rlvr.train, {"out": 3}, "neither a text nor a Path$"),
-        (rlvr.train, {"steps": 1.5}, "1.5 is not whole number; it is batches"),
+        (rlvr.train, {"steps": 1.5}, "1.5 is no whole number; it is batches"),
         (rlvr.train, {"options": {1: 2}}, "give a mapping"),
         (rlvr.evaluate, {"missing": "skpi"}, "none of wrong, skip\n.*did you mean 'skip'"),
         (rlvr.evaluate, {"figures": False}, "none of yes, no"),

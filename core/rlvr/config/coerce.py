@@ -104,9 +104,9 @@ def _checked(value: Any, wanted: Any) -> Any:
     if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
         return _number(float(value))
     if isinstance(value, bool) and wanted is not bool:
-        raise ValueError(f"{str(value).lower()} is not {_SCALARS[wanted]}")
+        raise ValueError(f"{str(value).lower()} is no {_SCALARS[wanted]}")
     if not isinstance(value, wanted):
-        raise ValueError(f"{value!r} is not {_SCALARS[wanted]}")
+        raise ValueError(f"{value!r} is no {_SCALARS[wanted]}")
     return value
 
 
