@@ -115,10 +115,8 @@ class Report:
     def hang(self, part: str, asked: str, why: object, target: str) -> None:
         """Add the finding of a part that did not return, or ended the process."""
         self.hung.add(part)
-        do = "" if "it was at" in str(why) else f"mend {target}; "
-        do += "let it return"
-        if "ended the process" not in str(why):
-            do += ": give what it waits for a timeout, or raise --limit"
+        mend = "" if "it was at" in str(why) else f"mend {target}; "
+        do = f"{mend}let it return, not exit: give what it waits for a timeout, or raise --limit"
         self.add(part, asked, why, do)
 
     def hold(self, part: str, outcome: str = "hold") -> None:

@@ -107,8 +107,7 @@ def _typed(schema: OptionSchema, value: Any, layer: Layer) -> Any:
         found = coerce(value, schema.wanted, is_typed=layer.is_typed)
     except ValueError as error:
         raise _refused(schema, value, layer.place(schema.key), "") from error
-    is_at_home = isinstance(found, str) and found.startswith("~/")
-    return os.path.expanduser(found) if is_at_home else found
+    return os.path.expanduser(found) if isinstance(found, str) and found[:2] == "~/" else found
 
 
 def _record(

@@ -80,7 +80,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         first = await policy.generate_many(requests)
         turned = await policy.generate_many(requests[::-1])
         for one, other in zip(first, turned[::-1], strict=True):
-            assert one.tokens.tolist() == other.tokens.tolist(), "in another order it is another"
+            assert one.tokens.tolist() == other.tokens.tolist(), "in another order: other tokens"
 
     @on_open("make_backend")
     async def test_completions_keep_their_limits(self, backend: Backend) -> None:
@@ -151,7 +151,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
             return
         after = await old.generate_many(requests)
         for one, other in zip(before, after, strict=True):
-            assert one.tokens.tolist() == other.tokens.tolist(), "it draws otherwise afterwards"
+            assert one.tokens.tolist() == other.tokens.tolist(), "after updates: other tokens"
             assert np.allclose(one.logprobs, other.logprobs, atol=self.parity_nats)
 
     @on_open("make_backend", needs_torch=True)
