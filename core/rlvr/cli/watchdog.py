@@ -120,8 +120,8 @@ def watched(
             code = given_up(step.given, why)
         else:
             code = (step.given if step else 0) or ExitCode.PLUGIN
-            held = step.words if step else "the process"
-            say(f"rlvr: a plugin held up {held}: {why}    (exit {int(code)})")
+            did = f"held up {step.words}" if step else "ended the command"
+            say(f"rlvr: a plugin {did}: {why}    (exit {int(code)})")
     return code
 
 
