@@ -44,9 +44,9 @@ class Trackio(Tracker):
         return known or own
 
     def reached(self) -> int | None:
-        """As trackio found it when it took the run up."""
-        found: int | None = getattr(self._run, "_initial_last_step", None)
-        return found
+        """The one before the step with which trackio would go on: -1 if it does not know the run."""
+        following: int | None = getattr(self._run, "_next_step", None)
+        return None if following is None else following - 1
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Log numbers of a step."""

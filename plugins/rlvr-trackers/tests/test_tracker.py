@@ -517,11 +517,12 @@ print(get_telemetry_client(), os.environ == before)
 
 
 def test_trackio_goes_on_in_a_run_that_was_killed_before_it_sent_anything(tmp_path: Path) -> None:
-    """Trackio does not know the run then; it gets the name of before."""
+    """Trackio does not know the run then; it gets the name of before, and the lost step."""
     pytest.importorskip("trackio", reason="trackio is not installed")
     (tmp_path / "trackers").mkdir()
+    record(tmp_path, range(1, 2))
     kept = tmp_path / "trackers" / "trackio.json"
-    kept.write_text('{"id": "r1-abc", "last": {}}', encoding="utf-8")
+    kept.write_text('{"id": "r1-abc", "last": {"metrics": 1, "evaluation": 1}}', encoding="utf-8")
     told_in_process = f"""
 from pathlib import Path
 from rlvr import BuildContext, RunInfo
@@ -530,7 +531,7 @@ run = RunInfo(id="r1", directory=Path({str(tmp_path)!r}), plugin="toy", algo="gr
               steps=9, seed=1)
 tracker = Trackio(TrackioOptions(), BuildContext())
 tracker.run_started(run=run)
-tracker.step_finished(run=run, step=1, metrics={{"loss": 0.5}})
+tracker.step_finished(run=run, step=2, metrics={{"loss": 0.5}})
 tracker.run_finished(run=run, outcome="done")
 """
     env = {**os.environ, "TRACKIO_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1"}
@@ -540,7 +541,11 @@ tracker.run_finished(run=run, outcome="done")
     )  # fmt: skip
 
     assert "tracker_stopped" not in done.stdout + done.stderr
-    assert json.loads(kept.read_text("utf-8")) == {"id": "r1-abc", "last": {"metrics": 1}}
+    last = {"metrics": 2, "evaluation": 1}
+    assert json.loads(kept.read_text("utf-8")) == {"id": "r1-abc", "last": last}
+    with closing(sqlite3.connect(tmp_path / "rlvr.db")) as base:
+        rows = base.execute("SELECT step FROM metrics ORDER BY id").fetchall()
+    assert [step for (step,) in rows] == [1, 1, 2]
 
 
 # --- the contract -------------------------------------------------------------------------------
