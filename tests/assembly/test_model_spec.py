@@ -19,7 +19,7 @@ from rlvr.assembly.configure import configure
 from rlvr.assembly.configured import Chosen, Configured
 from rlvr.assembly.recipe import build_context
 from rlvr.assembly.teachers import model_of
-from rlvr.assembly.trained_model import other_sampling
+from rlvr.assembly.trained_model import lineage_in, other_sampling
 from rlvr.assembly.vetted_values import (
     backend_for_model,
     default_model,
@@ -184,6 +184,8 @@ def test_the_last_checkpoint_is_that_of_the_last_step(run_a: Path) -> None:
 
     assert weights_of("runs/a") == "near:runs/a/checkpoints/step-1000000/model"
     assert [path.name for path in checkpoints_at(Trained(run_a))][-1] == "step-1000000"
+    (run_a / "checkpoints/step-1000000/model/trained-on.json").write_text('{"families": ["found"]}')
+    assert lineage_in(Trained(run_a)).families == ("found",)
     with pytest.raises(CheckpointError, match=r"no checkpoint step-\* of it"):
         weights_of("runs/a/checkpoints/step-*")
 

@@ -257,6 +257,8 @@ def test_help_keeps_the_colours_that_argparse_gives_it(
 
     assert main(["score", "--help"]) == 0
     assert told.getvalue() == "\x1b[1musage\x1b[0m"
+    assert main(["plugins", "list"]) == 0
+    assert sys.stdout is told
 
 
 def test_a_full_disk_behind_standard_output_is_no_bug():

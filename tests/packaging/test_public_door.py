@@ -44,6 +44,7 @@ def test_what_a_plugin_module_imports_is_light() -> None:
     """Records, hooks and errors come without NumPy: `rlvr --help` imports every plugin module."""
     code = (
         "import sys; from rlvr import ConfigError, TaskSpec, hookimpl, option; "
+        "import rlvr; hasattr(rlvr, '__wrapped__'); "
         "sys.exit('numpy' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -271,6 +271,7 @@ def test_a_run_distils_and_keeps_its_best_weights(tmp_path: Path) -> None:
     losses = {step: report.measures["eval/loss"] for step, report in watch.reports.items()}
     assert list(losses) == list(range(7))
     metrics = RunDir(tmp_path).read_lines("metrics.jsonl")
+    assert {line["sampler/drawn"] for line in metrics} == {0.0}
     assert metrics[-1]["loss"] < metrics[0]["loss"]
     lowest = min(range(1, 7), key=losses.__getitem__)
     assert best_step(watch.reports) == lowest

@@ -44,7 +44,7 @@ class Trackio(Tracker):
         return known or own
 
     def reached(self) -> int | None:
-        """The one before the step with which trackio would go on: -1 if it does not know the run."""
+        """The step before the one with which trackio goes on; -1 if it has nothing of the run."""
         following: int | None = getattr(self._run, "_next_step", None)
         return None if following is None else following - 1
 

@@ -215,6 +215,14 @@ def test_offline_files_that_cannot_be_read_are_told(
     assert [line["event"] for line in lines] == ["wandb_files_not_read"]
 
 
+def test_a_run_that_wandb_goes_on_with_has_the_step_before_its_counter() -> None:
+    """0 where the server has nothing of it."""
+    for counter in (0, 5):
+        run = SimpleNamespace(step=counter)
+        tracker: Any = SimpleNamespace(options=WandbOptions(mode="online"), _run=run)
+        assert Wandb.reached(tracker) == counter - 1
+
+
 def test_a_tracker_can_ask_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A question finds no terminal and no answer: it does not wait, nor hold the process's end."""
     asked, typed = [], io.StringIO("yes")
@@ -514,6 +522,21 @@ print(get_telemetry_client(), os.environ == before)
     )  # fmt: skip
 
     assert done.stdout.splitlines()[-1:] == ["None True"], done.stderr
+
+
+def test_wandb_reports_nothing_to_its_makers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its service, which would, is started by what `start` calls."""
+    env = pytest.importorskip("wandb.env", reason="wandb is not installed")
+    monkeypatch.delenv("WANDB_ERROR_REPORTING", raising=False)
+    tracker, seen = Wandb(WandbOptions(mode="offline"), BuildContext()), list[bool]()
+    monkeypatch.setattr(tracker, "start", lambda *_: seen.append(env.error_reporting_enabled()))
+
+    tracker.run_started(run=run_in(tmp_path))
+
+    assert seen == [False]
+    assert env.error_reporting_enabled()
 
 
 def test_trackio_goes_on_in_a_run_that_was_killed_before_it_sent_anything(tmp_path: Path) -> None:
