@@ -36,7 +36,7 @@ def test_every_row_is_a_question(name: str, kind: type, count: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # under load it took longer than the usual limit
+@pytest.mark.timeout(600)  # under load it took longer than the usual limit
 def test_the_folder_is_one_data_set() -> None:
     """Transitions, values, puzzles and suites are questions; the rest is material for games."""
     data = read_data(shared_data("chess"))

@@ -76,7 +76,7 @@ def test_run_survives_the_servers_death(
     assert _steps(run) == list(range(1, 9))
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(600)
 def test_run_survives_the_independent_servers_death(
     testbed: Callable[..., AbstractContextManager[Any]], tmp_path: Path
 ) -> None:
@@ -91,7 +91,7 @@ def test_run_survives_the_independent_servers_death(
         _wait_until(lambda: len(_steps(run)) >= 3, process)
         first.kill()
     with testbed(state, port):
-        said = "".join(process.communicate(timeout=900))
+        said = "".join(process.communicate(timeout=500))
     assert process.returncode == 0, said[-4000:]
     assert "service_lost" in said
     assert _steps(run) == list(range(1, 7))
