@@ -48,6 +48,8 @@ is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/
 find_python() {
   local name
   if [ -n "${PYTHON:-}" ]; then
+    command -v "$PYTHON" >/dev/null || fail 4 "PYTHON=$PYTHON was not found" \
+      "name one that is installed, or its path: make ... PYTHON=python3.11"
     is_new_enough "$PYTHON" || fail 4 "PYTHON=$PYTHON is no Python 3.11 or later"
     command -v "$PYTHON"
     return
@@ -244,6 +246,9 @@ PYTHON_PATH=$(find_python)
 LINES=$(missing_packages "$PYTHON_PATH")
 [ -z "$LINES" ] || install_packages "$LINES"
 [ "$MODE" = run ] || install_extras
+bwrap --unshare-all --ro-bind / / true 2>/dev/null ||
+  say "bubblewrap can make no sandbox here, as in a container or chroot without user namespaces:" \
+    "Verilog rewards will need a Docker daemon, or other settings (rlvr doctor --plugin cvdp)"
 
 if is_current dev || { [ "$MODE" = run ] && is_current run; }; then
   say "$VENV is up to date"

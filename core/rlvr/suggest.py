@@ -46,7 +46,8 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     for other in known:
         own, _, its = other.rpartition(".")
         one, two = (last, its) if is_there else (name, other)
-        if (like := _ratio(one, two)) >= CLOSE or (len(one) > 2 and two.startswith(one)):
+        is_part = two.startswith(one) or (own == place and one.startswith(two))
+        if (like := _ratio(one, two)) >= CLOSE or (len(one) > 2 and is_part):
             scored.append((own == place, like, _same_start(one, two), other))
     if scored:
         return max(scored)[-1]

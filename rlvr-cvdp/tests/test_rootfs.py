@@ -137,6 +137,22 @@ def test_a_second_call_finds_it(rootfs, capsys):
     assert checks.rootfs().ok
 
 
+@pytest.mark.parametrize(
+    ("files", "advice"),
+    [
+        ({"unprivileged_userns_clone": "0\n"}, "kernel.unprivileged_userns_clone=1"),
+        ({"apparmor_restrict_unprivileged_userns": "1\n"}, "unprivileged_userns=0"),
+        ({"unprivileged_userns_clone": "1\n"}, "outside of the container or chroot"),
+        ({}, "outside of the container or chroot"),
+    ],
+)
+def test_only_a_setting_that_is_there_is_to_be_changed(tmp_path, files, advice):
+    """By the kernel's own files: another kernel, or a chroot, has none of them."""
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert advice in checks._allow_namespaces(tmp_path)
+
+
 @pytest.mark.integration
 def test_what_a_root_lacks_is_said(rootfs, bench):
     """A harness's missing package or generation is a VerifierError, never a wrong answer."""

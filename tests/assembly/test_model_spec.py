@@ -301,7 +301,11 @@ def test_a_folder_that_is_no_run_is_refused_as_one(
 ) -> None:
     """At once, before a backend sees it; the error says how a run and a model are named."""
     monkeypatch.setenv("HOME", ".")
-    found = "no run of that name" if model == "runs/b" else r"neither a run \(no run.json\)"
+    found = (
+        "no run or folder of that name in /"
+        if model == "runs/b"
+        else r"neither a run \(no run.json\)"
+    )
 
     with pytest.raises(ConfigError, match=rf"found: .*{found}.*torch takes.*\n.*write gpt2:"):
         build_context(configured_for(model), None)

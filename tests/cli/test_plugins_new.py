@@ -218,13 +218,14 @@ def test_a_task_that_tells_its_answers_is_warned_of(plugin_site: PluginSite) -> 
     assert (done.returncode, json.loads(done.stdout)["warnings"]) == (0, [])
 
 
-def test_a_new_task_is_told_how_to_watch_and_to_measure_a_run(
+def test_a_new_task_is_told_what_its_run_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line each, for the next steps; other parts have no problems of their own."""
     monkeypatch.chdir(tmp_path)
     assert main(["plugins", "new", "my-sum"]) == 0
-    *_, watch, measure = capsys.readouterr().out.splitlines()
+    *_, yours, watch, measure = capsys.readouterr().out.splitlines()
+    assert yours.startswith("yours: give all answers one length")
     assert watch.startswith("watch: add --callback tensorboard")
     assert measure.startswith("measure: rlvr eval --plugin my-sum --model RUN ")
     assert main(["plugins", "new", "my-loss", "--kind", "loss"]) == 0

@@ -21,6 +21,7 @@ KEYS = options_of(CORE_OPTIONS)
         ("sampler.group", "sampler.group_size"),
         ("train.grad", "train.grad_clip"),
         ("train.warmup_steps", "train.warmup"),
+        ("train.lrate", "train.lr"),
         ("run.seeds", "run.seed"),
         ("verify.worker", "verify.workers"),
         ("train.batch_size", None),

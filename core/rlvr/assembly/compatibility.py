@@ -111,7 +111,8 @@ def check_model(model: str, backend: BackendSpec) -> None:
         found = "a folder that is neither a run (no run.json) nor RUN/checkpoints/NAME"
         do = f"name a run or a checkpoint of one; if the folder holds a model, write {spelt}"
     else:
-        found, do = "no run of that name", f"write {spelt}"
+        found = f"no run or folder of that name in {os.getcwd()}"
+        do = f"name a folder that is there, or for a model write {spelt}"
     raise ConfigError(asked, f"found: {found}; {takes}", do)
 
 

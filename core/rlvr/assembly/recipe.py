@@ -55,7 +55,7 @@ from rlvr.verification.verdict_keys import salt_of
 
 UNTRAINED = (
     "--steps 200 sampler.max_tokens=2 sampler.group_size=32 train.lr=2e-3 grpo.entropy_coef=0.1 "
-    "(max_tokens: bytes of the longest right answer)"
+    "(max_tokens: bytes of a right answer; it does not learn to stop, so pad all to one length)"
 )
 """Options with which a small untrained model learns from rewards at all."""
 

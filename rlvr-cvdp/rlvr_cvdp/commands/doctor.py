@@ -30,12 +30,22 @@ from rlvr_cvdp.toolchain import cocotb_stacks
 from rlvr_cvdp.toolchain.tools import find_tool, install_command, tool_version
 from rlvr_cvdp.verify.reward import CvdpReward
 
-_USERNS = "sudo sysctl -w kernel.unprivileged_userns_clone=1   (or run outside of the container)"
+_NAMESPACES = {"unprivileged_userns_clone": "1", "apparmor_restrict_unprivileged_userns": "0"}
+"""Settings of Debian's and Ubuntu's kernels with which anybody may make namespaces."""
 _OFFICIAL = (
     "official_examples/cvdp_v1.1.0_example_{kind}_code_generation"
     "_no_commercial_with_solutions.jsonl"
 )
 _KINDS = ("nonagentic", "agentic")
+
+
+def _allow_namespaces(kernel: Path = Path("/proc/sys/kernel")) -> str:
+    """What lets bubblewrap make namespaces on this machine."""
+    for name, wanted in _NAMESPACES.items():
+        setting = kernel / name
+        if setting.is_file() and setting.read_text().strip() != wanted:
+            return f"sudo sysctl -w kernel.{name}={wanted}"
+    return "run outside of the container or chroot, or in a privileged one, or with Docker"
 
 
 def bubblewrap() -> CheckResult:
@@ -51,9 +61,11 @@ def bubblewrap() -> CheckResult:
             [*command, "/usr/bin/true"], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return CheckResult(ok=False, found=f"bwrap does not run: {error}", fix=_USERNS)
+        return CheckResult(ok=False, found=f"bwrap does not run: {error}", fix=_allow_namespaces())
     if tried.returncode:
-        return CheckResult(ok=False, found=f"no sandbox: {tried.stderr.strip()}", fix=_USERNS)
+        return CheckResult(
+            ok=False, found=f"no sandbox: {tried.stderr.strip()}", fix=_allow_namespaces()
+        )
     return CheckResult(ok=True, found=f"bubblewrap {tool_version(path)}")
 
 
