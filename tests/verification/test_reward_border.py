@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import re
 import sys
 import threading
 import time
@@ -279,7 +280,7 @@ def test_a_reward_that_blocks_the_event_loop_is_named_once(
         async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
             await asyncio.sleep(0)
             if how == "often":
-                time.sleep(0.08)
+                time.sleep(0.15)
             elif how == "sleep":
                 time.sleep(0.3)
             else:
@@ -293,6 +294,7 @@ def test_a_reward_that_blocks_the_event_loop_is_named_once(
     assert said.count("reward_blocks_the_event_loop") == 1
     assert "plugin 'stranger'" in said
     assert "the problem" in said
+    assert float(re.findall(r"seconds\W+([\d.]+)", said)[0]) > 0.1
 
 
 def test_a_block_that_never_ends_is_named_while_it_lasts(
