@@ -22,8 +22,8 @@ _OFTEN_S, _EACH_S = 2.0, 0.1
 """
 Seconds that all steps of a reward may hold it, in sum and for each verification.
 
-With five other programs on two cores the steps of a good reward held it 0.02 s a verification, with
-eight once 0.05 s: a busy machine must not be taken for a reward that blocks.
+With five other programs on two cores the steps of a good reward held it 0.02 s a verification, at a
+load of 6 to 9 once more than 0.05 s: a busy machine must not be taken for a reward that blocks.
 """
 
 
