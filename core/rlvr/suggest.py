@@ -46,8 +46,9 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     for other in known:
         own, _, its = other.rpartition(".")
         one, two = (last, its) if is_there else (name, other)
-        is_part = two.startswith(one) or (own == place and one.startswith(two))
-        if (like := _ratio(one, two)) >= CLOSE or (len(one) > 2 and is_part):
+        is_begun = len(one) > 2 and two.startswith(one)  # `temp` for `temperature`
+        goes_on = own == place and len(two) > 1 and one.startswith(two)  # `lrate` for `lr`
+        if (like := _ratio(one, two)) >= CLOSE or is_begun or goes_on:
             scored.append((own == place, like, _same_start(one, two), other))
     if scored:
         return max(scored)[-1]

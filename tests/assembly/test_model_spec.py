@@ -301,11 +301,8 @@ def test_a_folder_that_is_no_run_is_refused_as_one(
 ) -> None:
     """At once, before a backend sees it; the error says how a run and a model are named."""
     monkeypatch.setenv("HOME", ".")
-    found = (
-        "no run or folder of that name in /"
-        if model == "runs/b"
-        else r"neither a run \(no run.json\)"
-    )
+    missing, other = rf"no run or folder {Path.cwd()}/runs/b", r"neither a run \(no run.json\)"
+    found = missing if model == "runs/b" else other
 
     with pytest.raises(ConfigError, match=rf"found: .*{found}.*torch takes.*\n.*write gpt2:"):
         build_context(configured_for(model), None)

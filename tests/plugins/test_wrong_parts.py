@@ -83,7 +83,6 @@ RIGHT = {
     ("reference_of", "nothing"): True,
     ("proven", "nothing"): True,
     ("proven", "truth"): True,
-    ("probes_of", "generator"): True,
     ("with_stop_texts", "generator"): True,
     ("render", "numbers"): True,
 }
@@ -203,11 +202,12 @@ METHODS = {
 @pytest.mark.parametrize("call", CALLS)
 def test_a_wrong_return_names_its_part_and_method(call: str, wrong: str) -> None:
     """Nothing else than what is promised goes on into the run, whatever it could pass for."""
+    value = (n for n in "a") if wrong == "generator" else WRONG[wrong]  # one is read once
     if RIGHT.get((call, wrong)):
-        done(CALLS[call](WRONG[wrong]))
+        done(CALLS[call](value))
         return
     with pytest.raises(PartError, match=f"did not keep its promise: .*{METHODS.get(call, '')}"):
-        done(CALLS[call](WRONG[wrong]))
+        done(CALLS[call](value))
 
 
 def done(found: Any) -> None:

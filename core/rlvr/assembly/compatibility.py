@@ -111,7 +111,7 @@ def check_model(model: str, backend: BackendSpec) -> None:
         found = "a folder that is neither a run (no run.json) nor RUN/checkpoints/NAME"
         do = f"name a run or a checkpoint of one; if the folder holds a model, write {spelt}"
     else:
-        found = f"no run or folder of that name in {os.getcwd()}"
+        found = f"no run or folder {os.path.abspath(model)}"
         do = f"name a folder that is there, or for a model write {spelt}"
     raise ConfigError(asked, f"found: {found}; {takes}", do)
 

@@ -200,9 +200,7 @@ def test_an_evaluation_is_logged_with_the_numbers_of_the_run_directory(tmp_path:
     assert (numbers["eval/pass1"], numbers["eval/seconds"]) == (1.0, 0.25)
 
 
-def test_offline_files_that_cannot_be_read_are_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_offline_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     """What wandb lacks is not known then: nothing is logged again, and a person can look."""
     (tmp_path / "wandb" / "offline-run-1-x").mkdir(parents=True)
     (tmp_path / "wandb" / "offline-run-1-x" / "run-x.wandb").mkdir()
