@@ -248,7 +248,7 @@ def test_a_tool_that_waits_is_stopped(bench):
         bench,
         write("rtl/inc.sv", text) + "```run compile\n```",
         "```submit\n```",
-        idle_s=0.5,
+        idle_s=2.0,
     )
     assert "it waited for something" in said[0]
     assert trajectory.notes["ended"] == "submitted"

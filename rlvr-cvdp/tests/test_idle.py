@@ -50,7 +50,7 @@ def test_a_text_that_includes_a_pipe_through_a_macro_is_wrong(bench, known):
     """No list of words knows the file; the tool waits, a known answer does not: wrong, soon."""
     problem = bench.problem() if known == "reference" else _without_reference(bench)
     begun = time.monotonic()
-    reward = bench.rtl(MACRO.format(pipe="/proc/self/fd/2") + bench.right, problem, idle_s=0.5)
+    reward = bench.rtl(MACRO.format(pipe="/proc/self/fd/2") + bench.right, problem)
     assert (reward.score01, reward.components["syntax"]) == (0.0, 0.0), reward.evidence
     assert time.monotonic() - begun < 60
 
@@ -69,7 +69,7 @@ def test_no_file_to_include_makes_a_verification_fail(bench, in_turn):
     """Whatever the text asks the compiler to read, it comes to a verdict."""
     problem = bench.problem()
     asked = {text: (text + bench.right, problem) for text in in_turn(INCLUDES)}
-    for text, reward in bench.together(asked, idle_s=0.5).items():
+    for text, reward in bench.together(asked).items():
         assert isinstance(reward, Reward), (text, reward)
         assert reward.evidence["why"] or reward.score01 == 1.0, text
 
@@ -119,7 +119,7 @@ def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
         problem = given(harness={"src/test_runner.py": runner})
         evil[deed, known] = (f"// EVIL\n{bench.right}", problem)
         right[deed, known] = (bench.right, problem)
-    for (deed, known), reward in bench.together(evil, idle_s=1.0).items():
+    for (deed, known), reward in bench.together(evil).items():
         words = DEEDS[deed][1]
         assert isinstance(reward, Reward), (deed, known, reward)
         assert reward.score01 == 0.0, (deed, known)
@@ -165,7 +165,7 @@ def test_an_earlier_right_answer_is_the_known_one(bench):
     )
 
     async def judge() -> list[float]:
-        reward = await bench.judged.opened(bench.reward(idle_s=1.0))
+        reward = await bench.judged.opened(bench.reward())
         with pytest.raises(VerifierError, match="waits"):
             await reward(problem, waits)
         return [(await reward(problem, answer)).score01 for answer in (right, waits)]
@@ -196,7 +196,7 @@ def test_a_linter_or_synthesizer_that_waits_is_wrong(bench, tool):
     )
     assert bench.rtl(bench.right, problem).score01 == 1.0
     for pipe in ("/proc/self/fd/1", "/dev/stdin"):
-        reward = bench.rtl(MACRO.format(pipe=pipe) + bench.right, problem, idle_s=1.0)
+        reward = bench.rtl(MACRO.format(pipe=pipe) + bench.right, problem)
         assert reward.score01 == 0.0 or pipe == "/dev/stdin"
 
 

@@ -180,7 +180,7 @@ def test_a_text_that_waits_for_a_pipe_is_a_wrong_answer(bench, pipe, options):
     )
     problem = bench.problem(harness={"src/test_runner.py": test})
     begun = time.monotonic()
-    options = {**options, "timeout_s": 5.0, "idle_s": 2.0}
+    options = {**options, "timeout_s": 5.0}
     reward = bench.rtl(f'`include "{pipe}"\n{bench.right}', problem, **options)
     assert (reward.score01, reward.components["compilation"]) == (0.0, 0.0), reward.evidence
     assert time.monotonic() - begun < 30
