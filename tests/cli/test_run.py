@@ -163,6 +163,24 @@ def test_resume_auto_goes_on_with_the_newest_fitting_run(rlvr: Call, tmp_path: P
     assert [m["step"] for m in lines(tmp_path / "r/metrics.jsonl")] == list(range(1, done + 3))
 
 
+def test_resume_auto_says_what_the_newest_unfinished_run_has_otherwise(
+    rlvr: Call, tmp_path: Path
+) -> None:
+    """Whoever mistyped an option sees it before the new run has cost anything."""
+    for name, status in (("a", "stopped"), ("b", "done")):
+        run = ["run", "--plugin", "toy", "--steps", "1", "--out", f"r/{name}", "eval.samples=0"]
+        assert rlvr(*run).returncode == 0
+        path = tmp_path / "r" / name / "run.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "status": status}))
+
+    words = ["run", "--plugin", "toy", "--steps", "1", "--out", "r", "--resume", "auto"]
+    begun = rlvr(*words, "eval.samples=0", "train.lr=0.5", "run.seed=2")
+    assert begun.returncode == 0, begun.stderr
+    assert "passed over: the run r/a " in begun.stderr
+    assert "run.seed (1 -> 2), train.lr (0.007 -> 0.5)" in begun.stderr
+    assert "r/b" not in begun.stderr
+
+
 def test_a_resumed_run_evaluates_once_a_step_and_knows_its_start(
     rlvr: Call, tmp_path: Path
 ) -> None:

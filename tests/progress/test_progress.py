@@ -11,6 +11,7 @@ METRICS = {
     "reward/mean": 0.5,
     "reward/pass": 0.25,
     "verify/scored": 8.0,
+    "verify/cached": 3.0,
     "verify/proxy": 0.0,
     "verify/unscorable": 0.0,
     "verify/failed": 0.0,
@@ -40,6 +41,15 @@ def test_a_judged_step_shows_how_many_passed() -> None:
     line = step_line(1, 2, METRICS, 60)
     assert "pass 25.0%" in line
     assert "loss" not in line
+
+
+def test_a_step_whose_verdicts_all_come_from_the_store_tells_no_rate() -> None:
+    """A rate of 0 would read as a verifier that hangs; where nothing was scored, it is the rate."""
+    line = step_line(1, 2, {**METRICS, "verify/cached": 8.0}, 60)
+    assert ("verdicts from the store" in line, "verify/s" in line) == (True, False)
+    assert "verify/s" in step_line(1, 2, METRICS, 60)
+    nothing = {**METRICS, "verify/scored": 0.0, "verify/cached": 0.0}
+    assert "verify/s" in step_line(1, 2, nothing, 60)
 
 
 def test_recordings_show_the_loss() -> None:

@@ -117,7 +117,9 @@ def _facts(metrics: Mapping[str, float]) -> list[str]:
     facts = (
         *judged,
         f"tok/s {metrics['rate/tokens_per_s']:.0f}",
-        f"verify/s {metrics['rate/verifications_per_s']:.1f}",
+        "verdicts from the store"
+        if 0 < metrics.get("verify/cached", 0.0) == metrics["verify/scored"]
+        else f"verify/s {metrics['rate/verifications_per_s']:.1f}",
         _mismatch(metrics),
         f"judged by proxy {proxy:.0f}" if proxy else "",
         f"dropped {dropped:.0f}" if dropped else "",

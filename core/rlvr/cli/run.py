@@ -131,9 +131,12 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
         return _resumed(args, host, Path(args.resume), held)
     wanted = resolve_configuration(args, host)
     root = Path(args.out or "runs")
-    candidates = [root, *sorted(root.glob("*"), reverse=True)]
-    for path in candidates:
-        if not (path / "run.json").is_file() or not _fits(RunDir(path), wanted):
+    misfits = []
+    for path in [root, *sorted(root.glob("*"), reverse=True)]:
+        if not (path / "run.json").is_file():
+            continue
+        if (misfit := _misfit(RunDir(path), wanted)) is not None:
+            misfits.append(misfit)
             continue
         with ExitStack() as attempt:
             try:
@@ -141,23 +144,25 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
             except RunOwnedError as error:
                 say(f"rlvr: --resume auto passes over a run: {error}")
                 continue
-            if _fits(begun.directory, wanted):  # still: its owner may have ended meanwhile
+            if _misfit(begun.directory, wanted) is None:  # still: its owner may have ended it
                 held.push(attempt.pop_all())
                 return begun
-    say(f"rlvr: --resume auto: no unfinished run below {root} fits; a new one is begun")
+    newest = next(filter(None, misfits), "")
+    say(f"rlvr: --resume auto: no unfinished run below {root} fits; a new one is begun{newest}")
     args.base = None
     return None
 
 
-def _fits(directory: RunDir, wanted: Configured) -> bool:
+def _misfit(directory: RunDir, wanted: Configured) -> str | None:
+    """Why the run is not the wanted one, "" where it is done; None if it can go on."""
     try:
         record = directory.read_run()
         if record.get("status") == "done":
-            return False
+            return ""
         check_unchanged(wanted, record["config"], directory.path)
-    except ValueError:
-        return False
-    return True
+    except ValueError as error:
+        return f"\n  passed over: {error}"
+    return None
 
 
 def _of_plugins(host: PluginHost, directory: Path) -> dict[str, Any]:

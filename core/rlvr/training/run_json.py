@@ -25,6 +25,7 @@ log = get(__name__)
 
 FREE_ON_RESUME = ("run.steps", "run.callbacks", "verify.", "checkpoint.", "parity.")
 """Options that a resumed run may change, with those of callbacks: they decide no update."""
+_NAMED = 8
 
 
 def check_unchanged(configured: Configured, before: dict[str, Any], directory: Path) -> None:
@@ -32,7 +33,7 @@ def check_unchanged(configured: Configured, before: dict[str, Any], directory: P
     Refuse to resume with options that would make it another run.
 
     Raises:
-        ConfigError: Names every option that changed.
+        ConfigError: Names the options that changed, the first eight of them.
     """
     after = configured.options.values
     is_free: tuple[str, ...] = FREE_ON_RESUME
@@ -42,10 +43,11 @@ def check_unchanged(configured: Configured, before: dict[str, Any], directory: P
     told = {spec.option_namespace for spec in configured.host.callbacks()} - others
     is_free += tuple(f"{namespace}." for namespace in told)
     if changed := [key for key in _changed(configured, before) if not key.startswith(is_free)]:
-        listed = ", ".join(f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed)
+        named = [f"{k} ({before.get(k)!r} -> {after.get(k)!r})" for k in changed[:_NAMED]]
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         raise ConfigError(
             f"the run {directory} was to be resumed with other options.",
-            f"changed: {listed}",
+            f"changed: {', '.join(named)}{more}",
             "leave them as they were, or start a new run",
         )
 

@@ -1,7 +1,7 @@
 """Model specs of the backend: where weights come from, as often as they are asked for.
 
     gpt2:PATH                                  a directory in Hugging Face's layout
-    gpt2:new?layers=2&heads=2&width=64&positions=256&tokenizer=PATH&seed=0
+    gpt2:new?layers=2&heads=2&width=64&positions=1024&tokenizer=PATH&seed=0
                                                from scratch; every key is optional
     hf:PATH_OR_ID                              any decoder of transformers (`hf.source`)
 
@@ -26,7 +26,7 @@ from rlvr_torch.models.hf.net import HFNet
 from rlvr_torch.models.hf.source import HFSource, check_lora, found_instead
 from rlvr_torch.models.hf.tokenizer import HFTokenizer
 
-_NUMBERS = {"layers": 2, "heads": 2, "width": 64, "positions": 256}
+_NUMBERS = {"layers": 2, "heads": 2, "width": 64, "positions": 1024}
 
 
 @frozen(kw_only=True)
