@@ -53,10 +53,11 @@ def check_unchanged(configured: Configured, before: dict[str, Any], directory: P
 
 
 def _changed(configured: Configured, before: Mapping[str, Any]) -> list[str]:
-    """Options with another value than before, without new ones that have their default."""
+    """Options with another value than before (the run's first), but new ones at their default."""
     values, origin = configured.options.values, configured.options.origin
     differs = [k for k in {*before, *values} if _plain(before.get(k)) != _plain(values.get(k))]
-    return sorted(key for key in differs if key in before or origin[key] != DEFAULT)
+    told = [key for key in differs if key in before or origin[key] != DEFAULT]
+    return sorted(told, key=lambda key: (not key.startswith("run."), key))
 
 
 def _plain(value: Any) -> Any:
