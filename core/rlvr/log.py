@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Iterator, MutableMapping
+import threading
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partialmethod
@@ -25,6 +26,12 @@ EventDict = MutableMapping[str, Any]
 
 
 _is_plain: ContextVar[bool] = ContextVar("is_plain", default=False)
+_steps: ContextVar[Sequence[Any]] = ContextVar("steps")
+"""What each event of the command of this context passes through: several may run in threads."""
+_latest: Sequence[Any] = ()
+"""The steps of the last `setup`, for threads that know no context."""
+_BORROWING = threading.Lock()
+_borrowers, _lender = 0, dict[str, Any]()
 
 
 @contextmanager
@@ -39,17 +46,30 @@ def plain_lines() -> Iterator[None]:
 
 @contextmanager
 def borrowed() -> Iterator[None]:
-    """Within a function of the command line: `plain_lines`; then events go where they went."""
+    """
+    Within a function of the command line: `plain_lines`; then events go where they went.
+
+    Functions may run in threads at a time: the last one to end gives structlog back.
+    """
     import structlog
 
-    before = structlog.get_config() if structlog.is_configured() else None
+    global _borrowers, _lender
+    with _BORROWING:
+        if not _borrowers:
+            _lender = structlog.get_config() if structlog.is_configured() else {}
+        _borrowers += 1
+    before = _steps.set(_steps.get(_latest))
     try:
         with plain_lines():
             yield
     finally:
-        structlog.reset_defaults()
-        if before is not None:
-            structlog.configure(**before)
+        _steps.reset(before)
+        with _BORROWING:
+            _borrowers -= 1
+            if not _borrowers:
+                structlog.reset_defaults()
+                if _lender:
+                    structlog.configure(**_lender)
 
 
 class Log:
@@ -80,7 +100,7 @@ def get(name: str) -> Log:
 
 def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None = None) -> None:
     """
-    Say where events go. May be called again; the last call counts.
+    Say where events go. May be called again; the last call of a context counts.
 
     Args:
         verbosity: 1 adds debug events on standard error, -1 leaves warnings, -2 only errors.
@@ -98,17 +118,20 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
         dev, colors = structlog.dev, is_coloured(sys.stderr)
         plain = dev.ConsoleRenderer(colors=colors, exception_formatter=dev.plain_traceback)
         tail = [_escape_controls, plain]
+    global _latest
+    _latest = [
+        structlog.contextvars.merge_contextvars,
+        processors.add_log_level,
+        processors.TimeStamper(fmt="iso", utc=True),
+        _keep_private,
+        *([_RunFile(run_file)] if run_file is not None else []),
+        _drop_below(_LEVELS[max(-2, min(2, verbosity))]),
+        processors.format_exc_info,
+        *tail,
+    ]
+    _steps.set(_latest)
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            processors.add_log_level,
-            processors.TimeStamper(fmt="iso", utc=True),
-            _keep_private,
-            *([_RunFile(run_file)] if run_file is not None else []),
-            _drop_below(_LEVELS[max(-2, min(2, verbosity))]),
-            processors.format_exc_info,
-            *tail,
-        ],
+        processors=[_deliver],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         # not cached: a live display or a test may replace sys.stderr at any time
@@ -123,6 +146,13 @@ def bound(**values: Any) -> Iterator[None]:
 
     with structlog.contextvars.bound_contextvars(**values):
         yield
+
+
+def _deliver(logger: Any, method: str, event: EventDict) -> Any:
+    """Take an event through the steps of the command that it comes from."""
+    for step in _steps.get(_latest):
+        event = step(logger, method, event)
+    return event
 
 
 def _keep_private(_logger: Any, _method: str, event: EventDict) -> EventDict:

@@ -11,11 +11,13 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import structlog
 
 from rlvr import is_coloured, is_redrawn, log
 from rlvr.cli.output import table
@@ -273,6 +275,46 @@ def test_bound_values_are_on_every_event(tmp_path):
     assert (one["run_id"], one["step"]) == ("r1", 3)
     assert two["run_id"] == "r1"
     assert "step" not in two
+
+
+def test_commands_in_threads_have_a_run_file_each(tmp_path):
+    """Whichever begins or ends first; the caller's own set-up stands again in the end."""
+    structlog.reset_defaults()
+    turn = threading.Barrier(2)
+
+    def command(name, ends_first):
+        with log.borrowed():
+            log.setup(run_file=tmp_path / name)
+            turn.wait(10)
+            log.get("t").info(f"of_{name}")
+            turn.wait(10)
+            if not ends_first:
+                turn.wait(10)
+                log.get("t").info("last")
+        if ends_first:
+            turn.wait(10)
+
+    threads = [threading.Thread(target=command, args=given) for given in (("a", 0), ("b", 1))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    assert [event["event"] for event in lines(tmp_path / "a")] == ["of_a", "last"]
+    assert [event["event"] for event in lines(tmp_path / "b")] == ["of_b"]
+    assert not structlog.is_configured()
+
+
+def test_a_command_within_another_takes_no_events_of_it(tmp_path):
+    """A reward that calls `rlvr.score`, say."""
+    with log.borrowed():
+        log.setup(run_file=tmp_path / "outer")
+        with log.borrowed():
+            log.setup(run_file=tmp_path / "inner")
+            log.get("t").info("inner")
+        log.get("t").info("outer")
+
+    assert [event["event"] for event in lines(tmp_path / "outer")] == ["outer"]
 
 
 @pytest.mark.parametrize("key", ["prompt", "completion", "messages", "text", "answer"])
