@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from rlvr.assembly.prerequisites import check_prerequisites
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
 from rlvr.assembly.teachers import model_of, teacher_for
 from rlvr.config.core import CORE_OPTIONS
-from rlvr.config.layer import PYTHON, overrides_layer
+from rlvr.config.layer import PYTHON, overrides_layer, typed_options
 from rlvr.config.layers import resolve
 from rlvr.parts import Backend, BuildContext, Policy, Sampler, Task, Teacher
 from rlvr.plugins.host import PluginHost
@@ -31,7 +31,7 @@ from rlvr.types import Outcome, Problem, SamplingParams, Trajectory
 __all__ = ["Opened", "Verifying", "open_policy", "open_teacher", "open_verifying", "starter_model"]
 __all__ += ["weights_of"]
 
-WordsOrValues = Sequence[str] | Mapping[str, Any]
+WordsOrValues = Collection[str] | Mapping[str, Any] | None
 Pairs = Sequence[tuple[Problem, Trajectory]]
 
 
@@ -109,10 +109,12 @@ def _configured(
     plugin: str, dataset: Path | None, options: WordsOrValues, *, needs: str, **given: Any
 ) -> tuple[Configured, BuildContext]:
     given["dataset"] = str(dataset) if dataset else None
-    if isinstance(options, Mapping):
-        given["flag_options"] = dict(options)
+    given["flag_options"] = {}
+    is_words = isinstance(options, Collection) and not isinstance(options, Mapping | str)
+    if is_words and all(isinstance(word, str) for word in options or ()):
+        given["overrides"] = list(options or ())
     else:
-        given |= {"flag_options": {}, "overrides": list(options)}
+        given["flag_options"] = typed_options(options)
     args = Namespace(plugin=plugin, origin=PYTHON, **given)
     host = PluginHost.load()
     configured = configure(args, host, needs=needs)
@@ -185,7 +187,7 @@ async def open_policy(
     """
     given: dict[str, Any] = {"model": model, "needs": "eval"}
     trained = None
-    if run is None and model is not None and is_run(model):
+    if run is None and isinstance(model, str | Path) and is_run(str(model)):
         run, given["model"] = Path(model), None
     if run is not None:
         trained_model.check_alone(run, given["model"])

@@ -47,6 +47,7 @@ def test_stop_texts_are_the_options() -> None:
     """What ends a completion is an option of the run as anywhere."""
     opened, _ = judged([], "sampler.stop=END,STOP")
     assert opened.stop == ("END", "STOP")
+    asyncio.run(open_verifying("toy", options=None).__aenter__())
     opened, _ = judged([], **{"sampler.stop": ("END", "STOP")})
     assert opened.stop == ("END", "STOP")
 
@@ -60,6 +61,9 @@ def test_mistakes_are_said() -> None:
 
     with pytest.raises(ConfigError, match=r"lenght' \(from the Python call"):
         asyncio.run(opened("toy", options=["toy.lenght=3"]))
+    for wrong in ("toy.length=3", {1: 2}, [1], 3):
+        with pytest.raises(ConfigError, match="give a mapping"):
+            asyncio.run(opened("toy", options=wrong))
     with pytest.raises(PluginError, match="toyy"):
         asyncio.run(opened("toyy"))
     with pytest.raises(UnknownNameError, match="no such file"):

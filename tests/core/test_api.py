@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 import inspect
 import json
 import os
@@ -209,6 +210,9 @@ def mine(problem: rlvr.Problem, trajectory: rlvr.Trajectory) -> rlvr.Reward:
     return rlvr.Reward(value=1.0, score01=1.0)
 
 
+FINISHED = rlvr.FinishedRun(directory=Path("r"), steps=1, reports={}, best=None)
+
+
 @pytest.mark.parametrize(
     ("function", "given", "said"),
     [
@@ -222,6 +226,9 @@ def mine(problem: rlvr.Problem, trajectory: rlvr.Trajectory) -> rlvr.Reward:
         (rlvr.evaluate, {"figures": False}, "none of yes, no"),
         (rlvr.evaluate, {"by": 3}, "no names"),
         (rlvr.score, {"golden": "yes"}, "neither True nor False"),
+        (rlvr.train, {"quiet": "yes"}, "quiet='yes' .*\n.*neither True nor False"),
+        (rlvr.train, {"resume": FINISHED}, r"neither a text nor a Path\n.*\.directory"),
+        (rlvr.score, {"completions": "an answer" * 500}, "found: no such file"),
         (rlvr.score, {"completions": 3}, "give a path, or a list"),
         (rlvr.score, {"completions": [{"id": "toy_a", "completion": {3}}]}, "set is not JSON"),
         (rlvr.audit, {"mutants": "many"}, "mutants='many'"),
@@ -236,10 +243,20 @@ def test_a_value_that_the_flag_does_not_take_is_refused(
         function("toy", **given)
 
 
+def test_none_is_the_default() -> None:
+    """Also where that is a number or a word, as a notebook's form hands it on."""
+    given: Any = {"only": None, "mutants": None, "weak": None, "split": None, "options": None}
+    assert list(rlvr.audit("toy", **given)["problems"]) == ["toy_a", "toy_b", "toy_c", "toy_d"]
+
+
+class Algorithm(enum.Enum):
+    RLOO = "rloo"
+
+
 def test_scalars_iterators_and_home_are_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seeds of a NumPy range, a value of an array, answers of a generator, and a path with ~."""
+    """NumPy's scalars, members of enumerations, answers of a generator, and a path with ~."""
     monkeypatch.setenv("HOME", str(tmp_path))
     lr = np.float32(2**-7)
 
@@ -247,12 +264,16 @@ def test_scalars_iterators_and_home_are_taken(
         "toy",
         steps=np.int64(0),  # type: ignore[arg-type]
         seed=np.arange(3)[2],
+        algo=Algorithm.RLOO,  # type: ignore[arg-type]
         out="~/run",
+        quiet=np.True_,  # type: ignore[arg-type]
         options={"train.lr": lr, "sampler.group_size": np.array(2), "eval.every": 0},
     )
 
     assert run.directory == tmp_path / "run"
+    assert {v["reward"] for v in rlvr.score("toy", golden=np.True_)} == {1.0}  # type: ignore[arg-type]
     used = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
+    assert used["run.algo"] == "rloo"
     assert (used["run.seed"], used["train.lr"], used["sampler.group_size"]) == (2, 2**-7, 2)
     answer = {"id": "toy_a", "completion": "aaaa"}
     (tmp_path / "answers.jsonl").write_text(json.dumps(answer) + "\n")

@@ -74,6 +74,13 @@ def graded(problem: Problem, trajectory: Trajectory, top: float = 1.0) -> Reward
     return Reward(value=top, score01=1.0)
 
 
+def nowhere(problem: Problem, trajectory: Trajectory) -> Reward:
+    return Reward(value=0.75, score01=0.0)
+
+
+nowhere.__module__ = None  # type: ignore[assignment]  # as functions in C have it, like {}.get
+
+
 class Judge:
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
         return Reward(value=0.25, score01=0.0)
@@ -86,6 +93,7 @@ def test_whatever_can_be_called_is_a_function() -> None:
         (functools.partial(graded, top=0.5), "graded", 0.5),
         (Judge(), "Judge", 0.25),
         (Judge().__call__, "__call__", 0.25),
+        (nowhere, "nowhere", 0.75),
     ):
         made = rlvr.reward(function)
         assert (made.__name__, made.__doc__) == (name, None)

@@ -18,8 +18,8 @@ from typing import Any
 from attrs import field, frozen
 
 from rlvr.border.calls import shown
-from rlvr.config.coerce import coerce
-from rlvr.config.layer import PYTHON
+from rlvr.config.coerce import coerce, unwrapped
+from rlvr.config.layer import PYTHON, typed_options
 from rlvr.errors import ConfigError
 from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
@@ -155,8 +155,8 @@ def listed(name: str, names: Sequence[str] | str) -> str:
     Raises:
         ConfigError: They are no texts.
     """
-    if isinstance(names, str):
-        return names
+    if names is None or isinstance(names, str):
+        return names or ""
     found: list[Any] = list(names) if isinstance(names, Iterable) else [names]
     if not all(isinstance(one, str) for one in found):
         raise _refused(name, names, f"no names; {_NAMES}")
@@ -175,35 +175,38 @@ def arguments(
     parser = ArgumentParser()
     command.configure(parser)
     texts = {a.dest: _taken(a, flags[a.dest]) for a in parser._actions if a.dest in flags}
-    if not isinstance(options or {}, Mapping) or not all(isinstance(k, str) for k in options or {}):
-        raise ConfigError(
-            "options were given.", f"found: {shown(options)}", 'give a mapping: {"train.lr": 1e-4}'
-        )
-    given = {"flag_options": dict(options or {}), "overrides": [], "origin": PYTHON}
-    return Namespace(**texts, **given, verbosity=-quiet, json=quiet)
+    given = {"flag_options": typed_options(options), "overrides": [], "origin": PYTHON}
+    is_quiet = _truth("quiet", quiet)
+    return Namespace(**texts, **given, verbosity=-is_quiet, json=is_quiet)
 
 
 def _taken(flag: Action, value: Any) -> Any:
     """What a flag takes of a value: a number, one of its choices, True or False, else a text."""
     name = {"out_file": "out", "run_dir": "model"}.get(flag.dest, flag.dest)
+    value = unwrapped(value)
     if value is None:
-        return None
+        return flag.default
     if flag.type in (int, float):
         try:
             return coerce(value, flag.type)
         except ValueError as error:
             raise _refused(name, value, f"{error}; it is {flag.help}") from None
     if flag.nargs == 0:
-        if not isinstance(value, bool):
-            raise _refused(name, value, "neither True nor False")
-        return value
+        return _truth(name, value)
     if flag.choices and value not in (choices := list(map(str, flag.choices))):
         did = did_you_mean(str(value), choices)
         raise _refused(name, value, f"none of {', '.join(choices)}", did)
     if not isinstance(value, str | Path):
         of = f"; {_NAMES}" if flag.metavar == "NAME" else ""
-        raise _refused(name, value, f"neither a text nor a Path{of}")
+        do = "give its .directory" if isinstance(value, FinishedRun) else ""
+        raise _refused(name, value, f"neither a text nor a Path{of}", do)
     return os.path.expanduser(value)  # the shell does it elsewhere
+
+
+def _truth(name: str, value: Any) -> bool:
+    if (found := unwrapped(value)) is not True and found is not False:
+        raise _refused(name, value, "neither True nor False")
+    return bool(found)
 
 
 def _refused(name: str, value: object, why: str, do: str = "") -> ConfigError:

@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Container
 from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any, Union
 
@@ -32,8 +33,7 @@ def coerce(value: Any, wanted: Any, *, is_typed: bool = False) -> Any:
         ValueError: It cannot be that type.
         TypeError: The annotation is none that options may have.
     """
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        value = value.item()  # a scalar of NumPy or torch
+    value = unwrapped(value)
     if is_optional(wanted):
         if value is None or (isinstance(value, str) and value.lower() in _NONE):
             return None
@@ -45,6 +45,15 @@ def coerce(value: Any, wanted: Any, *, is_typed: bool = False) -> Any:
     if isinstance(value, str) and not is_typed:
         return _PARSERS[wanted](value)
     return _checked(value, wanted)
+
+
+def unwrapped(value: Any) -> Any:
+    """The plain value of a scalar of NumPy or torch, or of a member of an enumeration."""
+    if isinstance(value, Enum):
+        return value.value
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        return value.item()
+    return value
 
 
 def names_in(text: str, known: Container[str] = ()) -> list[str]:

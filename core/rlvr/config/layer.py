@@ -39,6 +39,20 @@ class Layer:
         return self.where.get(key, self.name)
 
 
+def typed_options(options: Any) -> dict[str, Any]:
+    """
+    Options as a caller in Python gives them.
+
+    Raises:
+        ConfigError: They are no mapping of texts.
+    """
+    values = {} if options is None else options
+    if isinstance(values, Mapping) and all(isinstance(key, str) for key in values):
+        return dict(values)
+    found = f"found: {options!r:.200} ({type(options).__name__})"
+    raise ConfigError("options were given.", found, 'give a mapping: {"train.lr": 1e-4}')
+
+
 def overrides_layer(words: Sequence[str]) -> Layer:
     """
     Options as `key=value` words; the last word of a key counts.

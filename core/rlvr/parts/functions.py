@@ -78,6 +78,6 @@ def _part(
         return await function(*given)
 
     names = {"__call__": waited if is_async else called, "__doc__": named.__doc__, **of}
-    names["__module__"] = named.__module__
+    names["__module__"] = getattr(named, "__module__", None) or __name__  # C, or exec: None
     names["__qualname__"] = getattr(named, "__qualname__", name)
     return type(base)(name, (base,), names)
