@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -60,8 +61,17 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
 
 
 def say(text: str) -> None:
-    """A line on standard error, at once; no progress line is due after it."""
-    print(harmless(text), file=sys.stderr, flush=True)
+    """
+    A line on standard error, at once; no progress line is due after it.
+
+    A full disk there costs the lines, not the run: from then on they go nowhere.
+    """
+    try:
+        print(harmless(text), file=sys.stderr, flush=True)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     touch()
 
 

@@ -278,6 +278,34 @@ def test_a_full_disk_behind_standard_output_is_no_bug():
     assert "Traceback" not in done.stderr
 
 
+def test_a_full_disk_behind_standard_error_costs_the_lines_alone(tmp_path):
+    """The command does its work: a night's training is not lost for a log."""
+    with open("/dev/full", "w") as full:
+        words = [*RLVR, "runs", "list"]  # "no runs in runs" goes there
+        done = subprocess.run(words, stderr=full, cwd=tmp_path, check=False, timeout=240)
+
+    assert done.returncode == 0
+
+
+def test_a_name_that_is_too_long_is_no_bug(capsys):
+    """What was asked, found, and to do; no traceback."""
+    assert main(["runs", "show", "a" * 300]) == 2
+    assert "found: File name too long\n  give a shorter name" in capsys.readouterr().err
+
+
+def test_a_folder_that_was_removed_is_no_place_to_run_in(tmp_path, monkeypatch, capsys):
+    """It is said before a library in C ends the process with a code of its own."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+
+    assert main(["score", "--plugin", "toy", "--golden"]) == 4
+    assert (
+        "the working directory was to be used.\n  found: it was removed" in capsys.readouterr().err
+    )
+
+
 def test_ctrl_c_exits_130(plugin_site):
     """An interrupt is said in one line."""
     plugin_site.add(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -74,3 +75,11 @@ def test_a_folder_is_named_as_one(tmp_path: Path) -> None:
     """Not "no such file": there is something, of the wrong kind."""
     with pytest.raises(UnknownNameError, match="a folder"):
         read(tmp_path)
+
+
+def test_a_pipe_is_named_as_none(tmp_path: Path) -> None:
+    """Answers may come through one as standard input, which has its own name."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(UnknownNameError, match="no regular file; standard input is named -"):
+        read(tmp_path / "pipe")

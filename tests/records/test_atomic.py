@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlvr import CheckpointError
+from rlvr.records.owner import writing_to
 from rlvr.records.run_directory import write_out
 
 
@@ -35,3 +36,13 @@ def test_another_trouble_is_not_called_a_full_disk(tmp_path: Path) -> None:
     """A folder that went away keeps its own error."""
     with pytest.raises(FileNotFoundError):
         write_out(tmp_path / "gone" / "verdicts.jsonl", "new\n")
+
+
+def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
+    """It leads to no file that could be meant; it was called a bug."""
+    (tmp_path / "link").symlink_to("link")
+
+    with writing_to(tmp_path / "link"):
+        write_out(tmp_path / "link", "new\n")
+
+    assert (tmp_path / "link").read_text(encoding="utf-8") == "new\n"

@@ -13,6 +13,7 @@ import attrs
 from rlvr.assembly.compatibility import check_fit
 from rlvr.assembly.configured import NO_REWARD, NO_TASK, Chosen, Configured
 from rlvr.assembly.fitted_values import fitted_layers
+from rlvr.assembly.prerequisites import check_working_directory
 from rlvr.assembly.teachers import choose_teachers
 from rlvr.assembly.vetted_values import (
     backend_for_model,
@@ -74,7 +75,9 @@ def configure(
         PluginError: Parts that are missing; all of them are named at once.
         ConfigError: An option is unknown or has a value it cannot have.
         CheckpointError: The model is that of a run, which saved none.
+        PrerequisiteError: The working directory was removed.
     """
+    check_working_directory()
     registry = Registry(host)
     given, trained = with_weights(_given_layers(args))
     first = _first_look(given, host)

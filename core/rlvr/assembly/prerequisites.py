@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import os
+
 from rlvr.border.calls import told_by
 from rlvr.errors import PartError, PrerequisiteError, RlvrError
 from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
 from rlvr.specs import Check, CheckResult
+
+
+def check_working_directory() -> None:
+    """
+    Make sure that there is one: libraries in C end the process where it was removed.
+
+    Raises:
+        PrerequisiteError: It was removed.
+    """
+    try:
+        os.getcwd()
+    except FileNotFoundError as error:
+        asked = "the working directory was to be used."
+        raise PrerequisiteError(asked, "found: it was removed", "go to another: cd ~") from error
 
 
 def run_check(check: Check) -> CheckResult:

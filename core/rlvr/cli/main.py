@@ -5,6 +5,7 @@ Help and version load no plugin, so that no plugin can break them.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import re
@@ -43,6 +44,7 @@ OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker-ser
 
 _DO = "this is a bug of the plugin: --debug shows its traceback"
 _ALLOW = "run as its owner, or give yourself access: ls -ld PATH shows who has it"
+_DO_ABOUT = {errno.EACCES: _ALLOW, errno.EPERM: _ALLOW, errno.ENAMETOOLONG: "give a shorter name"}
 _FREE = "free space on the disk that they go to, or write elsewhere"
 _PREFIX = re.compile(r"\Arlvr(?: [a-z][\w-]*){0,3}: (?:error: )?")
 """What argparse and commands put before a message; it is said once, by us."""
@@ -179,9 +181,9 @@ def _report_bug(error: Exception, words: Sequence[str]) -> int:
     if (advice := _advice(error)) is not None:
         _print_traceback(shown)
         return _say(advice.message, advice.exit_code)
-    if isinstance(error, PermissionError) and error.filename:
+    if isinstance(error, OSError) and error.filename and (do := _DO_ABOUT.get(error.errno or 0)):
         asked = f"{error.filename} was to be used."
-        return _report(ConfigError(asked, f"found: {error.strerror}", _ALLOW), words)
+        return _report(ConfigError(asked, f"found: {error.strerror}", do), words)
     if isinstance(error, OSError) and error.errno in DISK_TROUBLE and not error.filename:
         return _report(
             CheckpointError("results were to be written.", f"found: {error}", _FREE), words

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -30,10 +31,12 @@ def content_of(path: Path, asked: str, do: str) -> bytes:
     Raises:
         UnknownNameError: There is no such file.
     """
-    if path.is_file():
+    if os.path.isfile(path):  # Path's raises where the name is too long: an answer itself
         return path.read_bytes()
-    found = "found: a folder" if path.is_dir() else "found: no such file"
-    raise UnknownNameError(f"{asked} to be read from {path}.", found, do)
+    is_there = os.path.exists(path)
+    found = "no regular file; standard input is named -" if is_there else "no such file"
+    found = "a folder" if os.path.isdir(path) else found
+    raise UnknownNameError(f"{asked} to be read from {path}.", f"found: {found}", do)
 
 
 @frozen(kw_only=True)

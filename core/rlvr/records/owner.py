@@ -78,7 +78,7 @@ def apart_from_runs(path: Path) -> Iterator[None]:
         RunOwnedError: It lies in a run directory that another process owns.
         ConfigError: It is what the run itself has written, or will.
     """
-    place = path.resolve()  # a link leads to what would be written
+    place = Path(os.path.realpath(path))  # a link leads to what would be written; resolve() loops
     run = next((p for p in (place, *place.parents) if _is_run(p)), None)
     with owned(run) if run is not None else contextlib.nullcontext():
         if run is not None:

@@ -36,7 +36,7 @@ _ON_THE_SIDE = ("events.jsonl", "trace.jsonl")
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Replace a file at once: readers see the old content or the new one, never a part."""
-    path = path.resolve()  # a link stays one, and leads to the new text
+    path = Path(os.path.realpath(path))  # a link stays one, and leads to the new text
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with beside.open("wb") as file:
