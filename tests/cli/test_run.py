@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -172,12 +173,15 @@ def test_resume_auto_says_what_the_newest_unfinished_run_has_otherwise(
         assert rlvr(*run).returncode == 0
         path = tmp_path / "r" / name / "run.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "status": status}))
+    later = shutil.copytree(tmp_path / "r/a", tmp_path / "r/0") / "run.json"
+    later.write_text(json.dumps({**json.loads(later.read_text()), "created": "2999-01-01"}))
 
     words = ["run", "--plugin", "toy", "--steps", "1", "--out", "r", "--resume", "auto"]
     begun = rlvr(*words, "eval.samples=0", "train.lr=0.5", "run.seed=2")
     assert begun.returncode == 0, begun.stderr
-    assert "passed over: the run r/a " in begun.stderr
+    assert "passed over: the run r/0 " in begun.stderr
     assert "run.seed (1 -> 2), train.lr (0.007 -> 0.5)" in begun.stderr
+    assert "r/a" not in begun.stderr
     assert "r/b" not in begun.stderr
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,7 +132,7 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
     wanted = resolve_configuration(args, host)
     root = Path(args.out or "runs")
     misfits = []
-    for path in [root, *sorted(root.glob("*"), reverse=True)]:
+    for path in [root, *sorted(root.glob("*"), key=_begun_at, reverse=True)]:
         if not (path / "run.json").is_file():
             continue
         if (misfit := _misfit(RunDir(path), wanted)) is not None:
@@ -151,6 +151,14 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
     say(f"rlvr: --resume auto: no unfinished run below {root} fits; a new one is begun{newest}")
     args.base = None
     return None
+
+
+def _begun_at(path: Path) -> tuple[str, str]:
+    """When a run began and its name, to sort by; "" where its record does not tell."""
+    record = dict[str, Any]()
+    with suppress(ValueError):
+        record = RunDir(path).read_run()
+    return str(record.get("created", "")), path.name
 
 
 def _misfit(directory: RunDir, wanted: Configured) -> str | None:
