@@ -39,7 +39,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
     known = sorted(set(candidates) - {name})
     place, _, last = name.rpartition(".")
     # letters that changed places are the likeliest slip: `gpro` is `grpo` before it is `gspo`
-    if matches := [k for k in known if sorted(k) == sorted(name)]:
+    if matches := [k for k in known if sorted(k.lower()) == sorted(name.lower())]:
         return matches[0]
     is_there = any(k.rpartition(".")[0] == place for k in known)
     scored = []
@@ -76,6 +76,7 @@ def _same_start(one: str, other: str) -> int:
 def _ratio(one: str, other: str) -> float:
     import difflib  # only errors need it
 
+    one, other = one.lower(), other.lower()
     return difflib.SequenceMatcher(None, other, one).ratio()  # as `difflib.get_close_matches`
 
 

@@ -44,6 +44,8 @@ def test_the_namespace_is_no_likeness(name: str, meant: str | None) -> None:
         ("gpro", ["gspo", "grpo"], "grpo"),
         ("diff", ["epochs", "difficulty"], "difficulty"),
         ("one", ["one", "tone"], "tone"),
+        ("GRPO", ["gspo", "grpo"], "grpo"),  # as papers write it
+        ("Dr_GRPO", ["grpo", "dr-grpo"], "dr-grpo"),
         ("x", ["y"], None),
         ("", ["a", "abc"], None),
     ],

@@ -228,6 +228,8 @@ def test_the_name_of_a_broken_plugin_gives_its_reason(importable_site):
     ):
         assert "plugin 'bad' (rlvr-bad 1.0) is broken: ModuleNotFoundError" in message
         assert "pip install --force-reinstall rlvr-bad" in message
+    other = message_of(found.find, "task", "its")  # which it may offer when it is mended
+    assert "broken, and may have it: bad; try: rlvr plugins list" in other
 
 
 def test_the_name_of_a_disabled_plugin_gives_the_variable(importable_site):

@@ -332,6 +332,7 @@ def test_the_line_trains_over_several_turns(tmp_path: Path) -> None:
         ([1.0] + [0.0] * 9, 0.25, "", []),
         ([0.0, 1.0] * 10, 0.25, "", []),
         ([0.0, 0.0], 0.25, "nothing_was_learnt", [2]),
+        ([math.nan, math.nan], 0.25, "", []),
         ([0.0] * 20 + [1.0], 0.25, "nothing_was_learnt", [10]),
     ],
 )
@@ -347,6 +348,8 @@ def test_a_run_that_stopped_learning_says_so(
     with capture_logs() as told:
         for step, norm in enumerate(gradients, 1):
             metrics = {"grad/norm": norm, "reward/pass": passed}
+            if math.isnan(norm):  # the backend skipped the update, and said why
+                metrics = {"update/skipped": 1.0, "reward/pass": passed}
             watch.step_finished(attrs.evolve(watch.state, step=step), metrics)
         watch.say_if_idle(is_over=True)
     said = [line for line in told if line["log_level"] == "warning"]

@@ -152,10 +152,14 @@ class Registry:
         if distribution and not any(s.distribution == distribution for s in self._host.plugins):
             return PluginError(f"{what} {name!r} is not installed: {pip_install(distribution)}")
         candidates = [*installed, *NAMES.get(kind, ()), *(s.name for s in self._host.plugins)]
+        broken = [s.name for s in self._host.plugins if s.status == "broken"]
         return PluginError(
             f"no {what} named {name!r}.",
             f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
-            self._lies_here(name) or without_entry_point(name) or "try: rlvr plugins list",
+            self._lies_here(name)
+            or without_entry_point(name)
+            or f"broken, and may have it: {', '.join(broken)}; " * bool(broken)
+            + "try: rlvr plugins list",
         )
 
     def _lies_here(self, name: str) -> str:

@@ -88,6 +88,7 @@ class Callbacks:
         """Add times and rates, write the line of metrics, announce."""
         self.state = state
         has_gradient = metrics.get("grad/norm", float("loss" in metrics)) > 0
+        has_gradient |= metrics.get("update/skipped", 0.0) > 0  # which the backend has told
         self.idle = 0 if has_gradient else self.idle + 1
         self._steps += 1
         self._passed = metrics.get("reward/pass", 1.0)
