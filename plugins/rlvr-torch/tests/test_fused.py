@@ -392,6 +392,18 @@ def test_a_loss_without_gradient_is_refused(model, data):
         found(model, data, Constant(), 1000)
 
 
+def test_a_metric_may_have_a_gradient(model, data):
+    """`logprobs[0].mean()` is a number: PyTorch's warning of it was an error under `-W error`."""
+
+    class Telling(TokenLoss):
+        def __call__(self, data, logprobs, outputs):
+            value, _ = super().__call__(data, logprobs, outputs)
+            return value, {"value": value}
+
+    metrics, _ = found(model, data, Telling(), 1000)
+    assert metrics["value"] == metrics["loss"]
+
+
 def test_unknown_outputs_are_refused():
     """What is supported is named."""
 

@@ -183,11 +183,12 @@ class _Pass:
         )
 
 
-def add_metrics(totals: dict[str, float], found: Mapping[str, float]) -> None:
+def add_metrics(totals: dict[str, float], found: Mapping[str, float | torch.Tensor]) -> None:
     """Add metrics up; of those whose name ends in `/max`, keep the larger."""
-    for name, number in found.items():
+    for name, given in found.items():
+        number = float(given.detach() if isinstance(given, torch.Tensor) else given)
         add = max if name.endswith("/max") else operator.add
-        totals[name] = add(totals[name], float(number)) if name in totals else float(number)
+        totals[name] = add(totals[name], number) if name in totals else number
 
 
 def _few(counts: Sequence[int], chunk: int) -> list[slice]:
