@@ -287,6 +287,20 @@ def test_a_full_disk_behind_standard_error_costs_the_lines_alone(tmp_path):
     assert done.returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "reads"),
+    [("score", "--completions"), ("eval", "--completions"), ("audit", "--dataset")],
+)
+def test_no_command_writes_over_what_it_reads(command, reads, tmp_path, capsys):
+    """A person's answers are worth more than their verdicts."""
+    file = tmp_path / "answers.jsonl"
+    file.write_text('{"id": "toy_a", "completion": "aaaa"}\n')
+
+    assert main([command, "--plugin", "toy", reads, str(file), "--out", str(file)]) == 2
+    assert f"it is what {reads[2:]} names, which would be lost" in capsys.readouterr().err
+    assert "aaaa" in file.read_text()
+
+
 def test_a_name_that_is_too_long_is_no_bug(capsys):
     """What was asked, found, and to do; no traceback."""
     assert main(["runs", "show", "a" * 300]) == 2

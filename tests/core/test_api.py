@@ -220,6 +220,7 @@ FINISHED = rlvr.FinishedRun(directory=Path("r"), steps=1, reports={}, best=None)
         (rlvr.train, {"callbacks": [print]}, "no names; parts go by name"),
         (rlvr.train, {"callbacks": mine}, "no names; parts go by name"),
         (rlvr.train, {"out": 3}, "neither a text nor a Path$"),
+        (rlvr.train, {"seed": 2**64}, "'seed' must be <= 9223372036854775807"),
         (rlvr.train, {"steps": 1.5}, "1.5 is no whole number; it is batches"),
         (rlvr.train, {"options": {1: 2}}, "give a mapping"),
         (rlvr.evaluate, {"missing": "skpi"}, "none of wrong, skip\n.*did you mean 'skip'"),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr import CheckpointError
+from rlvr import CheckpointError, ConfigError
 from rlvr.records.owner import writing_to
 from rlvr.records.run_directory import write_out
 
@@ -46,3 +46,19 @@ def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
         write_out(tmp_path / "link", "new\n")
 
     assert (tmp_path / "link").read_text(encoding="utf-8") == "new\n"
+
+
+def test_a_file_that_is_read_is_not_written_over(tmp_path: Path) -> None:
+    """Answers, a data set: their own text would be lost for their verdicts."""
+    (tmp_path / "a.jsonl").write_text("answers\n")
+    (tmp_path / "link").symlink_to("a.jsonl")
+    given = {"completions": str(tmp_path / "a.jsonl"), "dataset": None, "report": b"{}"}
+
+    for path in ("a.jsonl", "link"):
+        with (
+            pytest.raises(ConfigError, match="it is what completions names, which would be lost"),
+            writing_to(tmp_path / path, given),
+        ):
+            pass
+    with writing_to(tmp_path / "b.jsonl", given):
+        pass

@@ -83,7 +83,7 @@ def audited(
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
     path = Path(args.out_file) if args.out_file else None
-    with writing_to(path):
+    with writing_to(path, vars(args)):
         file = AuditFile.open(path, _head(configured, host, args), args.weak)
         try:
             done, failed, judged = run_blocking(lambda: _audit(configured, args, file, told))

@@ -88,7 +88,7 @@ def main(args: argparse.Namespace) -> int:
     host = PluginHost.load()
     setup(verbosity=args.verbosity)
     evaluated, other = prepared(args, host)
-    with writing_to(args.out_file):
+    with writing_to(args.out_file, vars(args)):
         this = evaluated()
         broken = this.besides.broken
         if other is None or not args.json or broken is not None:

@@ -121,7 +121,7 @@ def evaluate(
     with borrowed():
         setup()
         evaluated, other = command.prepared(args, PluginHost.load())
-        with writing_to(args.out_file):
+        with writing_to(args.out_file, vars(args)):
             this = evaluated()
             command.save(this, args)
         if other is None:
@@ -221,7 +221,7 @@ def score(
         host = PluginHost.load()
         configured = configure(args, host, needs="score")
         check_prerequisites(host, configured.chosen.task.provider)
-        with writing_to(args.out_file):
+        with writing_to(args.out_file, vars(args)):
             records, _ = command.scored(configured, args)
             if args.out_file:
                 write_out(Path(args.out_file), "".join(json.dumps(r) + "\n" for r in records))

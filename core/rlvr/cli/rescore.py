@@ -52,7 +52,7 @@ def main(args: argparse.Namespace) -> int:
     args.base = Layer(f"run {directory.path}", config, is_typed=True)
     configured = resolve_configuration(args, host, needs="score")
     path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"
-    with writing_to(path):
+    with writing_to(path, vars(args)):
         records, unknown = asyncio.run(_rescore(configured, directory))
         write_out(path, "".join(json.dumps(r) + "\n" for r in records))
     summary = {**_summary(records, configured, path), "unknown": len(unknown)}

@@ -53,7 +53,7 @@ def main(args: argparse.Namespace) -> int:
     setup(verbosity=args.verbosity)
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
-    with writing_to(args.out_file):
+    with writing_to(args.out_file, vars(args)):
         records, summary = scored(configured, args)
         lines = "".join(json.dumps(record) + "\n" for record in records)
         if args.out_file:

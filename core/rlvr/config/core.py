@@ -26,7 +26,7 @@ class RunOptions:
     checkpointer: str = option("file", "Writer of checkpoints")
     dataset: str = option("", "Data set path; empty: the task's embedded one")
     steps: int = option(40, "Batches of problems to train on", unit="steps", validator=ge(0))
-    seed: int = option(1, "Seed of all random numbers", validator=ge(0))
+    seed: int = option(1, "Seed of all random numbers", validator=[ge(0), le(2**63 - 1)])
     callbacks: tuple[str, ...] = option(("curve",), "Observers of the run; none: no observer")
     curriculum: str = option("", "Choice of a step's problems; empty: the task's own, or epochs")
     max_staleness: int = option(

@@ -10,7 +10,7 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,10 @@ from rlvr.records.run_directory import RECORDS, check_writable, now
 PATIENCE = 40
 """Tries, 50 ms apart, while the holder of the lock is not known to live: an owner that has not yet
 written its record, or a child of a dead owner, which has the lock until its program has begun."""
+
+
+_READ = {"completions", "dataset", "report", "against", "config"}
+"""Arguments that name what a command reads."""
 
 
 class RunOwnedError(ConfigError):
@@ -52,18 +56,37 @@ def owned(directory: Path, *, makes: bool = False) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def writing_to(path: Path | str | None) -> Iterator[None]:
+def writing_to(path: Path | str | None, reads: Mapping[str, Any] | None = None) -> Iterator[None]:
     """
     Make sure that a result file can be written, and do as `apart_from_runs` with it.
 
+    Args:
+        path: Of the result.
+        reads: The command's arguments: what they name would be lost if it were the result as well.
+
     Raises:
         RunOwnedError: It lies in a run directory that another process owns.
-        ConfigError: It cannot be written there, or is a run's own record.
+        ConfigError: It cannot be written there, or is a run's own record, or what is read.
     """
     if path:
         check_writable(Path(path))
+        if name := _read_as(path, reads or {}):
+            raise ConfigError(
+                f"results were to be written to {path}.",
+                f"found: it is what {name} names, which would be lost",
+                "choose another file with --out FILE",
+            )
     with apart_from_runs(Path(path)) if path else contextlib.nullcontext():
         yield
+
+
+def _read_as(path: Path | str, reads: Mapping[str, Any]) -> str:
+    """The argument that names the same file, "" where none does."""
+    for name in sorted(_READ & reads.keys()):
+        with contextlib.suppress(OSError, TypeError, ValueError):  # it names no file
+            if os.path.samefile(path, reads[name]):
+                return name
+    return ""
 
 
 @contextmanager
