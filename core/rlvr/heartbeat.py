@@ -38,7 +38,8 @@ def are_threads_abandoned() -> bool:
 
 def is_redrawn(stream: TextIO) -> bool:
     """Whether a line there can be overwritten: on a terminal, unless TERM says that it cannot."""
-    return stream.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
+    is_terminal = getattr(stream, "isatty", bool)()  # what stands for a stream may lack it
+    return is_terminal and os.environ.get("TERM", "").lower() not in ("dumb", "unknown")
 
 
 def is_coloured(stream: TextIO) -> bool:
@@ -73,6 +74,13 @@ def say(text: str) -> None:
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     touch()
+
+
+def open_closed() -> None:
+    """Give a stream that the caller closed (`2>&-`) a place of its own: not the next file's."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open as long as the process
 
 
 class _Harmless:

@@ -17,7 +17,7 @@ from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
-from rlvr.heartbeat import harmless, is_coloured
+from rlvr.heartbeat import harmless, is_coloured, open_closed
 
 _PRIVATE = frozenset({"prompt", "messages", "completion", "completions", "answer", "text"})
 _LEVELS = {2: "debug", 1: "debug", 0: "info", -1: "warning", -2: "error"}
@@ -54,6 +54,7 @@ def borrowed() -> Iterator[None]:
     import structlog
 
     global _borrowers, _lender
+    open_closed()
     with _BORROWING:
         if not _borrowers:
             _lender = structlog.get_config() if structlog.is_configured() else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,10 @@ def test_the_rewards_of_references_are_named_as_theirs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drawn: float, whose: str
 ) -> None:
     """The policy drew nothing of what was judged."""
-    figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed").Figure
+    matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
+    figure = importlib.import_module("matplotlib.figure").Figure
     made: list[Any] = []
+    matplotlib.use("svg")  # a notebook's own
     monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: made.append(self))
     line = {"step": 1, "reward/mean": 1.0, "reward/pass": 1.0, "sampler/drawn": drawn}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(line))
@@ -28,3 +31,4 @@ def test_the_rewards_of_references_are_named_as_theirs(
 
     _, labels = made[0].axes[0].get_legend_handles_labels()
     assert labels == [f"mean reward ({whose})", f"pass rate ({whose})"]
+    assert matplotlib.get_backend() == "svg"

@@ -298,6 +298,27 @@ def test_the_callers_logging_stays_as_it_was(own: dict[str, Any] | None) -> None
     structlog.reset_defaults()
 
 
+class Tee:
+    """What many a script puts in the place of standard error."""
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("stream", [None, Tee()])
+def test_standard_error_may_be_closed_or_a_stand_in(
+    stream: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script without a terminal, or with a log of its own."""
+    monkeypatch.setattr(sys, "stderr", stream)
+    assert rlvr.train("toy", steps=0, out=tmp_path / "r", options={"eval.samples": 0}).steps == 0
+    if stream is None:
+        sys.stderr.close()  # what was opened in its place
+
+
 def test_none_is_a_value_and_never_passed_over(tmp_path: Path) -> None:
     """It switches parity off; an option that cannot be none says so."""
     run = rlvr.train("toy", steps=0, out=tmp_path / "r", options={"parity.threshold": None})

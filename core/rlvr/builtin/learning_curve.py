@@ -48,12 +48,10 @@ class LearningCurve(Callback):
         if not metrics:
             return
         try:
-            import matplotlib
+            from matplotlib.figure import Figure  # not pyplot: a notebook's backend stays
         except ImportError:
             log.warning("curve_not_drawn", reason="no matplotlib", fix=pip_install("rlvr[plot]"))
             return
-        matplotlib.use("Agg")
-        from matplotlib.figure import Figure
 
         figure = Figure(figsize=(options.width, options.height), layout="constrained")
         axes = figure.subplots()

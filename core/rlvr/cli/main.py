@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
 from rlvr.errors import CheckpointError, ConfigError, ExitCode, PartError, RlvrError
-from rlvr.heartbeat import are_threads_abandoned, harmless, harmless_output, heartbeat, say
+from rlvr.heartbeat import (
+    are_threads_abandoned,
+    harmless,
+    harmless_output,
+    heartbeat,
+    open_closed,
+    say,
+)
 from rlvr.log import plain_lines
 
 if TYPE_CHECKING:
@@ -86,14 +93,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _open_streams() -> None:
-    """
-    Give a stream that the caller closed (`2>&-`) a place of its own: not the next file's.
-
-    Characters that standard output has no code for are written out, as on standard error.
-    """
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  # it stays open as long as the process
+    """Open streams; characters that standard output has no code for are written out."""
+    open_closed()
     out, names_of_files = sys.stdout, ("utf-8", "surrogateescape")
     if isinstance(out, TextIOWrapper) and (out.encoding, out.errors) != names_of_files:
         out.reconfigure(errors="backslashreplace")
