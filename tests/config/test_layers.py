@@ -341,6 +341,17 @@ def test_a_class_that_declares_no_defaults_is_the_plugins_mistake():
         resolve({"bad": Bad}, [])
 
 
+def test_an_annotation_that_cannot_be_read_is_the_plugins_mistake():
+    """As of an import under TYPE_CHECKING: the options are named, and what their module lacks."""
+
+    @frozen(kw_only=True)
+    class Options:
+        level: Absent = option(3, "Level")  # noqa: F821, RUF009  # the planted fault
+
+    with pytest.raises(PluginError, match=r"options of 'mine' .*Options[\s\S]*'Absent' is not"):
+        resolve({"mine": Options}, [])
+
+
 def test_the_core_has_few_options():
     """Small configuration: all else is a plugin's."""
     assert len(resolve(CORE_OPTIONS, []).values) <= 40

@@ -78,13 +78,15 @@ def defaults_of(namespace: str, cls: type) -> Any:
     The record with every option at its default.
 
     Raises:
-        PluginError: The class is no attrs class, or its defaults do not make a record.
+        PluginError: The class is no attrs class, or its defaults do not make a record, or
+            an annotation names what its module does not have.
     """
     problem = "it is no attrs class"
     if attrs.has(cls):
         try:
+            _types_of(cls)  # of an import under TYPE_CHECKING nothing is known
             return cls()
-        except (TypeError, ValueError) as error:
+        except (NameError, TypeError, ValueError) as error:
             problem = str(error)
     raise PluginError(
         f"the options of {namespace!r} ({cls.__module__}:{cls.__qualname__}) cannot be used",
