@@ -234,7 +234,7 @@ class Tracker(Callback):
             self._is_open = False
             self._give_up(what, f"no answer in {self.options.timeout_s:g} s")
         elif raised:
-            self._give_up(what, repr(raised[0])[:1000])
+            self._give_up(what, f"{type(raised[0]).__name__}: {raised[0]}"[:1000])
 
     def _give_up(self, what: str, found: str) -> None:
         self._is_on = False

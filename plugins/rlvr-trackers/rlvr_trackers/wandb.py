@@ -27,7 +27,9 @@ class WandbOptions(ProjectOptions):
 
     entity: str = option("", "Team or user; empty: the account's default")
     mode: str = option(
-        "online", "Send at once, or keep files for `wandb sync`", choices=("online", "offline")
+        "auto",
+        "Send at once, or keep files for `wandb sync`; auto: WANDB_MODE, else online",
+        choices=("auto", "online", "offline"),
     )
     folder: str = option("", "Folder of its local files; empty: RUN/trackers")
 
@@ -63,7 +65,7 @@ class Wandb(Tracker):
             name=options.name or run.id,
             id=known or secrets.token_hex(8),
             dir=str(self._folder),
-            mode=options.mode,
+            mode=None if options.mode == "auto" else options.mode,
             resume="allow",
             reinit="create_new",
             settings=settings,
@@ -75,7 +77,7 @@ class Wandb(Tracker):
 
     def reached(self) -> int | None:
         """The server's last step, or that of the offline files."""
-        if self.options.mode == "online":
+        if not self._run.offline:
             return int(self._run.step) - 1
         try:
             return _last_step(self._folder, str(self._run.id))

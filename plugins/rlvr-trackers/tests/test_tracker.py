@@ -204,8 +204,8 @@ def test_offline_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     """What wandb lacks is not known then: nothing is logged again, and a person can look."""
     (tmp_path / "wandb" / "offline-run-1-x").mkdir(parents=True)
     (tmp_path / "wandb" / "offline-run-1-x" / "run-x.wandb").mkdir()
-    run = SimpleNamespace(id="x")
-    tracker: Any = SimpleNamespace(options=WandbOptions(mode="offline"), _folder=tmp_path, _run=run)
+    run = SimpleNamespace(id="x", offline=True)
+    tracker: Any = SimpleNamespace(_folder=tmp_path, _run=run)
 
     with structlog.testing.capture_logs() as lines:
         assert Wandb.reached(tracker) is None
@@ -216,8 +216,8 @@ def test_offline_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
 def test_a_run_that_wandb_goes_on_with_has_the_step_before_its_counter() -> None:
     """0 where the server has nothing of it."""
     for counter in (0, 5):
-        run = SimpleNamespace(step=counter)
-        tracker: Any = SimpleNamespace(options=WandbOptions(mode="online"), _run=run)
+        run = SimpleNamespace(step=counter, offline=False)
+        tracker: Any = SimpleNamespace(_run=run)
         assert Wandb.reached(tracker) == counter - 1
 
 
@@ -535,6 +535,34 @@ def test_wandb_reports_nothing_to_its_makers(
 
     assert seen == [False]
     assert env.error_reporting_enabled()
+
+
+@pytest.mark.slow
+def test_wandb_keeps_to_the_mode_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clusters set it for all jobs; the option is the later word."""
+    pytest.importorskip("wandb", reason="wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    tracker = Wandb(WandbOptions(), BuildContext())
+
+    tracker.run_started(run=run_in(tmp_path))
+    tracker.step_finished(run=run_in(tmp_path), step=1, metrics={"loss": 1.0})
+    assert tracker.reached() is not None
+    tracker.run_finished(run=run_in(tmp_path), outcome="done")
+
+    assert [*tmp_path.glob("trackers/wandb/offline-run-*/*.wandb")]
+    assert json.loads((tmp_path / "trackers/wandb.json").read_text())["last"] == {"metrics": 1}
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    """An error of the system says what is wrong with which file."""
+    (tmp_path / "trackers").write_text("")
+
+    with structlog.testing.capture_logs() as lines:
+        Lines().run_started(run=run_in(tmp_path))
+
+    assert f"FileExistsError: [Errno 17] File exists: '{tmp_path}/trackers'" in lines[0]["found"]
 
 
 def test_trackio_goes_on_in_a_run_that_was_killed_before_it_sent_anything(tmp_path: Path) -> None:
