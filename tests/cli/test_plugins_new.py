@@ -53,7 +53,8 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                 "the plugin", "a function that gives a model spec"),
     "key": ("task", "    async def __call__",
             "    def verdict_key(self, problem, trajectory):\n        return 'a' * 64\n\n"
-            "    async def __call__", "reward", "a" * 64),
+            "    async def __call__", "reward",
+            "to 'key-1', where it is judged otherwise"),
     "flaky": ("task", "answer == right", "answer == right and bool(id(object()) and COIN())",
               "task", "flaky"),
     "slow": ("task", ABOUT, BUILD.format("__import__('time').sleep(0.1)"),
@@ -78,7 +79,7 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                 "KeyboardInterrupt (rlvr-cancels/rlvr_cancels.py:"),
     "heavy": ("callback", "RLVR_API = 1", "import torch\n\nRLVR_API = 1", "the plugin", "'torch'"),
     "slip": ("callback", "def step_finished", "def step_finish", "callback", "did you mean"),
-    "impure": ("curriculum", "step=step)", "step=step + COIN())", "curriculum", "found: 40"),
+    "impure": ("curriculum", "step=step)", "step=step + COIN())", "curriculum", ": step 40 gives"),
     "shape": ("advantage", "return [[value", "return [[0.0] + [value", "advantage", ""),
     "named": ("task", 'reward="named"', 'reward="names"', "task", "no reward plugin"),
     "missing": ("algorithm", '"grpo"', '"grqo"', "algorithm", "grqo"),
@@ -95,6 +96,23 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                  "return None", "curriculum", "choose gave None, no sequence of problems"),
     "unsaved": ("checkpointer", "return Checkpoint(path=final, step=step, digest=seal)",
                 "return final", "checkpointer", "save gave a PosixPath, no Checkpoint"),
+    "awaited": ("command", "def hello(", "async def hello(", "the plugin", "is async, and nothing"),
+    "hashed": ("task", "digest=answer,", "digest=str(hash(answer)),", "task",
+               "'0 + 1 ='] here, ['hashed-0'"),
+    "unsorted": ("task", "number in range(20):", "number in map(int, {*map(str, range(20))}):",
+                 "task", " there"),
+    "shuffled": ("curriculum", "epochs(problems,", "epochs(sorted(problems, key=lambda p: "
+                 "hash(p.id)),", "curriculum", " there"),
+    "salted": ("task", "    async def __call__", "    def verdict_key(self, problem, trajectory):\n"
+               "        of = hash(problem.id + trajectory.completion)\n"
+               "        return format(of % 16**64, '064x')\n\n    async def __call__", "reward",
+               " there"),
+    "adapts": ("advantage", "    def __call__", "    def adapted(self, memory, metrics):\n"
+               "        memory['x'] = 1.0\n        return memory\n\n"
+               "    def with_memory(self, memory):\n        return self\n\n    def __call__",
+               "advantage", "this does not hold: ({'x': 1.0}"),
+    "generates": ("curriculum", "return epochs(problems, count, seed=seed, step=step)",
+                  "return (p for p in problems)", "curriculum", "(generator), no sequence of"),
     "called": ("command", "def hello(argv: list[str]) -> int:", "hello = 3\n\n\ndef other(argv):",
                "command", "cannot be called"),
 }  # fmt: skip

@@ -47,6 +47,15 @@ class DividesByZero(RightAdvantage):
         return [(value - mean) / spread if spread else float("nan") for value in values]
 
 
+@breaks("keeps_nothing_between_calls")
+class GrowsWithEachCall(RightAdvantage):
+    calls = 0
+
+    def __call__(self, groups: Sequence[ScoredGroup]) -> list[list[float]]:
+        self.calls += 1
+        return [[self.calls * value for value in row] for row in super().__call__(groups)]
+
+
 @breaks("a_better_reward_never_gets_less")
 class RightSideFirst(RightAdvantage):
     def row(self, values: list[float]) -> list[float]:

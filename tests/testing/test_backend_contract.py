@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,14 @@ class NoVersion(TinyBackend):
         metrics = await super().update(data, loss)
         self._version = 0
         return metrics
+
+
+@breaks("two_start_from_equal_weights")
+class DrawsItsWeights(TinyBackend):
+    seeds = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__(seed=next(self.seeds))
 
 
 @breaks("load_restores_what_save_wrote")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import signal
+import sys
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,6 +61,43 @@ class ChangesMetrics(Callback):
 class ChangesTheEnvironment(Counts):
     def run_started(self, run: RunInfo) -> None:
         os.environ["RLVR_TEST_LEFT_BEHIND"] = run.id
+
+
+@breaks("hears_a_whole_run")
+class ChangesTheConfiguration(Counts):
+    def run_started(self, run: RunInfo) -> None:
+        config: Any = run.config
+        config["train.lr"] = 1.0
+
+
+@breaks("hears_a_whole_run")
+class RewritesTheRunsFile(Counts):
+    def run_finished(self, run: RunInfo, outcome: str) -> None:
+        (run.directory / "metrics.jsonl").write_text("")
+
+
+@breaks("hears_a_whole_run")
+class IgnoresCtrlC(Counts):
+    def run_started(self, run: RunInfo) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@breaks("hears_a_whole_run")
+class TakesStandardOutput(Counts):
+    def run_started(self, run: RunInfo) -> None:
+        sys.stdout = sys.stderr
+
+
+@breaks("hears_a_whole_run")
+class SilencesTheLog(Counts):
+    def run_started(self, run: RunInfo) -> None:
+        logging.disable(logging.CRITICAL)
+
+
+@breaks("hears_a_whole_run")
+class HidesFilesFromOthers(Counts):
+    def run_started(self, run: RunInfo) -> None:
+        os.umask(0o77)
 
 
 @breaks("two_runs_do_not_disturb_each_other")

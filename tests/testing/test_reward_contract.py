@@ -59,6 +59,18 @@ class ChokesOnGarbage(ToyReward):
         return await super().__call__(problem, trajectory)
 
 
+@breaks("equal_keys_mean_equal_verdicts")
+class KeyOfTheLength(ToyReward):
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str:
+        return f"{len(trajectory.completion):064x}"
+
+
+@breaks("equal_keys_mean_equal_verdicts")
+class KeyOfTheBeginning(ToyReward):
+    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str:
+        return trajectory.completion[:1].encode().hex().zfill(64)
+
+
 @breaks("hostile_text_is_judged_like_any_other")
 class LikesLength(ToyReward):
     async def __call__(self, problem: Problem, trajectory: Trajectory) -> Outcome:

@@ -114,6 +114,18 @@ class SameSeeds(Changed):
         return attrs.evolve(trajectory, seed=1)
 
 
+@breaks("says_who_draws_and_why_nothing_came")
+class DrawsWithNothing(GroupSampler):
+    async def drawn_by(self, policy: Policy) -> Any:
+        return None
+
+
+@breaks("says_who_draws_and_why_nothing_came")
+class GivesNoReason(GroupSampler):
+    def why_empty(self) -> Any:
+        return None
+
+
 @breaks("truncated_completions_say_so")
 class NeverTruncates(Changed):
     def change(self, trajectory: Trajectory, policy: Policy) -> Trajectory:

@@ -60,6 +60,14 @@ class TellsTheAnswer(ToyTask):
         return Trajectory.from_text(problem.id, self.SECRET)
 
 
+@breaks("each_split_has_problems")
+class SpeaksAsAStranger(ToyTask):
+    def problems(self, split: str) -> Iterable[Problem]:
+        for problem in super().problems(split):
+            (message,) = problem.prompt
+            yield attrs.evolve(problem, prompt=(attrs.evolve(message, role="human"),))
+
+
 @breaks("problems_pickle")
 class CannotPickle(ToyTask):
     def problems(self, split: str) -> Iterable[Problem]:
@@ -126,6 +134,18 @@ def test_a_right_task_holds_every_promise(turns: int, broken: Broken) -> None:
 def test_faults_are_found(task: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
     assert promise in broken(TaskContract, make_task=task, make_reward=ToyReward)
+
+
+def test_a_key_without_the_problem_is_found(broken: Broken) -> None:
+    """The right answer to one problem would be right for all of them, from the store."""
+
+    class KeyOfTheAnswer(ToyReward):
+        def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str:
+            return trajectory.completion.encode().hex().zfill(64)
+
+    found = broken(TaskContract, make_task=ToyTask, make_reward=KeyOfTheAnswer)
+
+    assert found == {"one_answer_to_two_problems_has_two_keys"}
 
 
 def test_a_generous_reward_is_found(broken: Broken) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 pytest_hook = HookimplMarker("pytest")
 HERE = "the plugin itself"
+_ANEW = "import sys; from rlvr.testing.offered import tell; tell(sys.argv[1])"
 
 
 @define
@@ -137,6 +141,48 @@ def _promise(test: Any) -> str:
     return str(test.obj.__doc__ or test.name).strip().splitlines()[0]
 
 
+def _run_anew(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: Deadline) -> None:
+    """
+    Compare what each part gives in this process with what it gives in another one.
+
+    There `hash` gives other numbers and a set has another order.
+    """
+    asked = "a new process gets the same again: a resumed run goes on where it was."
+    texts = {key: getattr(offered, key) for key in ("plugin", "model", "task", "overrides")}
+    texts["dataset"] = str(offered.dataset or "")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    env["PYTHONHASHSEED"] = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    for spec in parts:
+        part = named(spec)
+        if {"fail", "refused"} & report.counts.get(part, {}).keys():
+            continue
+        try:
+            with limit.on(part, asked, spec.target):
+                *_, contract = offered.contracts([spec]).values()
+                if (here := contract().repeatable()) is None:
+                    continue
+                words = [sys.executable, "-c", _ANEW, json.dumps([texts, part])]
+                done = subprocess.run(words, env=env, capture_output=True, text=True)
+        except HungError as error:
+            report.hang(part, asked, error, spec.target)
+            continue
+        except Exception as error:  # the plugin border
+            report.add_raised(part, asked, error, spec.target)
+            continue
+        lines = done.stdout.splitlines() or done.stderr.splitlines() or [""]
+        if lines[-1] == json.dumps(here):
+            report.hold(part)
+            continue
+        there = json.loads(lines[-1]) if not done.returncode else [lines[-1]]
+        pairs = zip(here, there, strict=False)
+        report.add(
+            part,
+            asked,
+            next((f"{a} here, {b} there" for a, b in pairs if a != b), "fewer there, or more"),
+            f"mend {spec.target}: hash(), the order of a set, time and process id are others there",
+        )
+
+
 def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: Deadline) -> None:
     """Run the contracts of the plugin's module and of the parts; findings go to the report."""
     import pytest
@@ -158,3 +204,4 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
     is_done = status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if not is_done and not (status == pytest.ExitCode.NO_TESTS_COLLECTED and HERE in report.hung):
         raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
+    _run_anew(offered, parts, report, limit)

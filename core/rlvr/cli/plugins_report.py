@@ -97,7 +97,7 @@ class Report:
 
     def add(self, part: str, asked: str, found: object, do: str, cause: str = "") -> None:
         """Add a finding; of several with one `cause` ("": the part and the text) the first."""
-        text = one_line(found)[:400]
+        text = re.sub(r" at 0x[0-9a-f]+", "", one_line(found))[:400]  # of no use to people
         known = self._found.get(cause := cause or f"{part}: {text}")
         self.hold(part, "refused" if known else "fail")
         if known:

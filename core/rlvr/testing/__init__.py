@@ -22,6 +22,7 @@ Tools: require_tool, shared_data, opened.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -73,5 +74,7 @@ def __getattr__(name: str) -> Any:
     module = f"{__name__}.{_HOMES[name]}"
     pytest = sys.modules.get("pytest")
     if pytest is not None and module not in sys.modules:
-        pytest.register_assert_rewrite(module)  # a failing contract then shows the values
+        beside = [found.name for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
+        new = [name for name in beside if name not in sys.modules]
+        pytest.register_assert_rewrite(*new)  # a failing contract then shows the values
     return getattr(importlib.import_module(module), name)

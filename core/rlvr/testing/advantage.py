@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from rlvr.border.abilities import is_kept, numbers_of
+from rlvr.border.calls import shown
 from rlvr.border.promises import credited
 from rlvr.parts import Advantage
-from rlvr.testing.contract import not_given
+from rlvr.testing.contract import not_given, nothing_changed
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import annotated_more, padded, soiled
@@ -44,10 +45,18 @@ class AdvantageContract(LearningPartContract):
 
     def test_one_finite_number_a_trajectory(self) -> None:
         """The result has the ragged shape (P, G) of the groups, in their order; None leaves out."""
-        advantages = self._advantages(REWARDS_P_G)
+        with nothing_changed():
+            advantages = self._advantages(REWARDS_P_G)
         for rewards, row in zip(REWARDS_P_G, advantages, strict=True):
             is_one_each = len(row) == len(rewards) and all(map(math.isfinite, _numbers(row)))
             assert is_one_each, f"rewards {rewards} give {row}"
+
+    def test_keeps_nothing_between_calls(self) -> None:
+        """The same object, called again, gives the same: what adapts is in the memory."""
+        part = self.make_advantage()
+        first, second, third = (self._advantages(REWARDS_P_G, part) for _ in range(3))
+        _same(second, first)
+        _same(third, first)
 
     def test_equal_rewards_give_zeros(self) -> None:
         """A group that is all right, all wrong or all alike teaches nothing: zeros."""
@@ -103,8 +112,9 @@ class AdvantageContract(LearningPartContract):
         part, data = self._case()
         before = _contents(data)
         refined = part.per_token(data)
-        assert _contents(data) == before
-        assert len(refined) == len(data)
+        assert _contents(data) == before, "per_token changed the data that it was given"
+        is_listed = isinstance(refined, list) and len(refined) == len(data)
+        assert is_listed, f"per_token gave {shown(refined)} for {len(data)} data"
         for old, new in zip(data, refined, strict=True):
             assert attrs.evolve(new, advantages=old.advantages, annotations={}) == attrs.evolve(
                 old, annotations={}
@@ -115,8 +125,9 @@ class AdvantageContract(LearningPartContract):
                 if name in old.annotations:
                     assert np.array_equal(values, old.annotations[name]), name
             assert new.advantages.shape == old.tokens.shape
-            assert np.isfinite(new.advantages).all()
-            assert not new.advantages[~old.mask].any()
+            assert np.isfinite(new.advantages).all(), f"per_token gave {new.advantages}"
+            outside = new.advantages[~old.mask]
+            assert not outside.any(), f"per_token gave {outside} outside the mask"
 
     def test_refines_by_what_it_declares(self) -> None:
         """All annotations that it needs are used, and others change nothing."""
@@ -135,7 +146,8 @@ class AdvantageContract(LearningPartContract):
         longer = part.per_token([padded(d, 3) for d in data])
         cut = [attrs.evolve(d, advantages=d.advantages[:-3]) for d in longer]
         _same_advantages(cut, wanted)
-        assert all(not d.advantages[-3:].any() for d in longer)
+        padding = [d.advantages[-3:] for d in longer]
+        assert not np.any(padding), f"per_token gave {padding} at three tokens of padding"
 
     def test_refines_nothing_to_nothing(self) -> None:
         """A step without data is no error."""
@@ -186,9 +198,11 @@ class AdvantageContract(LearningPartContract):
             with pytest.raises(Exception, match=name):
                 part.per_token(fewer)
 
-    def _advantages(self, rewards_P_G: Sequence[Sequence[float]]) -> list[list[float | None]]:
+    def _advantages(
+        self, rewards_P_G: Sequence[Sequence[float]], part: Advantage | None = None
+    ) -> list[list[float | None]]:
         groups = [_group(place, rewards) for place, rewards in enumerate(rewards_P_G)]
-        return [list(row) for row in credited(self.make_advantage(), groups)]
+        return [list(row) for row in credited(part or self.make_advantage(), groups)]
 
     def _case(self) -> tuple[Advantage, list[Datum]]:
         part = met(self.make_advantage())

@@ -73,6 +73,18 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
             assert gap <= self.parity_nats, f"alone it differs by {gap:.2g} nats"
 
     @on_open("make_backend")
+    async def test_two_start_from_equal_weights(self, backend: Backend) -> None:
+        """What is drawn for new weights is drawn by the run's seed, so a run can be repeated."""
+        data = await self._rollouts(backend)
+        async with opened(self.make_backend()) as other:
+            found = await other.logprobs(data, "policy")
+        for datum, one, wanted in zip(
+            data, found, await backend.logprobs(data, "policy"), strict=True
+        ):
+            gap = np.abs(one - wanted)[datum.mask].max()
+            assert gap <= self.parity_nats, f"a new backend's logprobs differ by {gap:.2g} nats"
+
+    @on_open("make_backend")
     async def test_equal_requests_give_equal_completions(self, backend: Backend) -> None:
         """A completion depends on seed, prompt, weights and params, not on the other requests."""
         policy = await backend.policy()

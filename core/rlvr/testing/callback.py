@@ -56,7 +56,8 @@ class CallbackContract(Contract):
     def test_hears_a_whole_run(self, tmp_path: Path, outcome: str) -> None:
         """Open, and told all that happens in a run of two steps, it raises and changes nothing."""
         run, report = _run(tmp_path), _report()
-        before = copy.deepcopy(METRICS)
+        before = copy.deepcopy((METRICS, dict(run.config)))
+        written = []
 
         def told(callback: Callback) -> None:
             callback.run_started(run=run)
@@ -64,8 +65,9 @@ class CallbackContract(Contract):
             for step in (1, 2):
                 callback.groups_scored(run=run, step=step, groups=())
                 line = json.dumps({"step": step, **METRICS})
+                written.append(f"{line}\n")
                 with (tmp_path / "metrics.jsonl").open("a", encoding="utf-8") as file:
-                    file.write(line + "\n")
+                    file.write(written[-1])
                 callback.step_finished(run=run, step=step, metrics=METRICS)
                 checkpoint = Checkpoint(path=tmp_path / str(step), step=step)
                 callback.checkpoint_saved(run=run, checkpoint=checkpoint)
@@ -73,7 +75,10 @@ class CallbackContract(Contract):
 
         with nothing_changed():
             self._with([tmp_path], told)
-        assert before == METRICS, "it changed the metrics that it was told"
+        assert before[0] == METRICS, "it changed the metrics that it was told"
+        assert before[1] == run.config, "it changed the run's configuration"
+        kept = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8")
+        assert kept == "".join(written), "it changed metrics.jsonl, which is the run's own"
 
     def test_hears_of_a_run_that_never_began(self, tmp_path: Path) -> None:
         """A run that failed before its first step calls `run_finished` alone."""

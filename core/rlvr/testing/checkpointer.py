@@ -16,7 +16,14 @@ import pytest
 
 from rlvr.errors import CheckpointError
 from rlvr.parts import Checkpointer
-from rlvr.testing.contract import Contract, check_declarations, check_part, not_given, opened
+from rlvr.testing.contract import (
+    Contract,
+    check_declarations,
+    check_part,
+    differing,
+    not_given,
+    opened,
+)
 from rlvr.testing.fakes.tiny import TinyBackend
 from rlvr.types import Checkpoint
 
@@ -49,12 +56,15 @@ class CheckpointerContract(Contract):
 
     def test_lists_oldest_first(self, tmp_path: Path) -> None:
         """Complete checkpoints stand in the order of their steps, each with its digest."""
-        for step in (1, 2):
-            self._save(tmp_path, step, STATE, TinyBackend(seed=step))
+        steps = (1, 2)
+        saved = [self._save(tmp_path, step, STATE, TinyBackend(seed=step)) for step in steps]
         found = self._list(tmp_path)
         assert [checkpoint.step for checkpoint in found] == [1, 2]
         assert len({checkpoint.digest for checkpoint in found}) == 2
         assert all(checkpoint.digest for checkpoint in found)
+        pairs = zip(saved, found, strict=True)
+        differ = next((differing(a, b) for a, b in pairs if a != b), "")
+        assert not differ, f"what save gave and what list gives have different {differ}"
 
     def test_empty_directory_lists_nothing(self, tmp_path: Path) -> None:
         """Before the first save there is no checkpoint, and no error."""
@@ -163,7 +173,9 @@ class CheckpointerContract(Contract):
         assert isinstance(checkpoint, Checkpoint), (
             f"save gave a {type(checkpoint).__name__}, no Checkpoint"
         )
-        assert checkpoint.step == step
+        kind = type(checkpoint.path).__name__
+        assert isinstance(checkpoint.path, Path), f"save gave a Checkpoint whose path is a {kind}"
+        assert checkpoint.step == step, "save gave the Checkpoint of another step"
         return checkpoint
 
     def _load(self, directory: Path, which: Checkpoint, backend: TinyBackend) -> dict[str, Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import os
+import signal
+import sys
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import wraps
 from pathlib import Path
@@ -32,17 +35,17 @@ class Contract:
     """
 
     def setup_method(self) -> None:
-        """Remember the environment and the folder: pytest calls it before each test."""
-        self._before = dict(os.environ), Path.cwd()
+        """Remember what the process shares: pytest calls it before each test."""
+        self._before = _Shared()
 
     def teardown_method(self) -> None:
-        """Restore them, so that the next test sees that a part changes them again."""
-        # a subclass may have a setup_method of its own
-        variables, folder = getattr(self, "_before", (dict(os.environ), "."))
-        for name in _changed(variables):
-            os.environ.pop(name, None)
-            os.environ.update({name: variables[name]} if name in variables else {})
-        os.chdir(folder)
+        """Restore it, so that the next test sees that a part changes it again."""
+        if (before := getattr(self, "_before", None)) is not None:  # a subclass may have its own
+            before.restore()
+
+    def repeatable(self) -> Any:
+        """JSON values of the part that a new process has to get again; None: there are none."""
+        return None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -116,7 +119,7 @@ class KitWarning(UserWarning):
 
 
 class NoVerdictError(AssertionError):
-    """A reward returned or raised something that is no verdict: no fault of the task it judged."""
+    """A reward gave no verdict, or a wrong key of it: no fault of the task that it judged."""
 
 
 async def judged(reward: Any, problem: Any, trajectory: Any) -> Any:
@@ -162,17 +165,49 @@ def check_declarations(part: object) -> None:
 
 @contextmanager
 def nothing_changed() -> Iterator[None]:
-    """The block leaves environment variables, told without their values, and the folder alone."""
-    before, folder = dict(os.environ), Path.cwd()
+    """The block leaves alone what the whole process shares; variables are told without values."""
+    before = _Shared()
     yield
-    changed = _changed(before)
+    changed = before.changed_variables()
     assert not changed, f"it changed environment variables: {', '.join(changed)}"
-    assert Path.cwd() == folder, f"it changed the working directory to {Path.cwd()}"
+    assert Path.cwd() == before.folder, f"it changed the working directory to {Path.cwd()}"
+    now = _Shared()
+    others = [name for name, value in before.others.items() if now.others[name] != value]
+    assert not others, f"it changed {', '.join(others)}, which the whole process shares"
 
 
-def _changed(before: Mapping[str, str]) -> list[str]:
-    names = {*before, *os.environ}
-    return sorted(name for name in names if before.get(name) != os.environ.get(name))
+class _Shared:
+    """What all parts of a process share: variables, folder, streams, log, umask and signals."""
+
+    def __init__(self) -> None:
+        self.variables, self.folder = dict(os.environ), Path.cwd()
+        os.umask(umask := os.umask(0o22))
+        self.others: dict[str, Any] = {
+            **{f"sys.{name}": getattr(sys, name) for name in ("stdin", "stdout", "stderr")},
+            "logging.disable": logging.root.manager.disable,
+            "the umask": umask,
+            **{f"what {one.name} does": signal.getsignal(one) for one in signal.Signals},
+        }
+
+    def changed_variables(self) -> list[str]:
+        """Names of the environment variables that differ by now."""
+        names = {*self.variables, *os.environ}
+        return sorted(n for n in names if self.variables.get(n) != os.environ.get(n))
+
+    def restore(self) -> None:
+        """Make it as it was."""
+        for name in self.changed_variables():
+            os.environ.pop(name, None)
+            os.environ.update({name: self.variables[name]} if name in self.variables else {})
+        os.chdir(self.folder)
+        for name in ("stdin", "stdout", "stderr"):
+            setattr(sys, name, self.others[f"sys.{name}"])
+        logging.disable(self.others["logging.disable"])
+        os.umask(self.others["the umask"])
+        for one in signal.Signals:
+            handler = self.others[f"what {one.name} does"]
+            if handler is not None and signal.getsignal(one) != handler:
+                signal.signal(one, handler)
 
 
 def differing(one: Any, other: Any) -> str:

@@ -8,7 +8,13 @@ from typing import ClassVar, cast
 
 from rlvr.border.calls import shown
 from rlvr.parts import Curriculum
-from rlvr.testing.contract import Contract, check_declarations, check_part, not_given
+from rlvr.testing.contract import (
+    Contract,
+    check_declarations,
+    check_part,
+    not_given,
+    nothing_changed,
+)
 from rlvr.types import Message, PassRate, Problem
 
 
@@ -37,6 +43,11 @@ class CurriculumContract(Contract):
             for i in range(12)
         ]
 
+    def repeatable(self) -> list[list[str]]:
+        """Ids of the problems of a few steps."""
+        part, problems = self.make_curriculum(), self.problems()
+        return [self._ids(part, problems, step) for step in (0, 1, 2)]
+
     # --- promises -------------------------------------------------------------------------------
 
     def test_names_are_those_of_a_curriculum(self) -> None:
@@ -64,15 +75,17 @@ class CurriculumContract(Contract):
         one = self.make_curriculum()
         line = {step: self._ids(one, problems, step) for step in (0, 1, 2, 5, 40)}
         for step in (40, 2, 5, 0, 1):
-            assert self._ids(one, problems, step) == line[step], step
-            assert self._ids(self.make_curriculum(), problems, step) == line[step], step
+            for who, part in (("again", one), ("of a new object", self.make_curriculum())):
+                found = self._ids(part, problems, step)
+                assert found == line[step], f"step {step} gives {line[step]}, {who} {found}"
 
     def test_changes_nothing_that_it_is_given(self) -> None:
-        """Problems and pass rates belong to the run."""
+        """Problems and pass rates belong to the run, and the process to all parts."""
         problems = tuple(self.problems())
         history = MappingProxyType(self._history(problems, 5))
         before = (list(problems), dict(history))
-        self.make_curriculum().choose(problems, 3, seed=1, step=5, history=history)
+        with nothing_changed():
+            self.make_curriculum().choose(problems, 3, seed=1, step=5, history=history)
         assert (list(problems), dict(history)) == before
 
     def test_an_interrupted_run_goes_on_as_it_would_have(self) -> None:

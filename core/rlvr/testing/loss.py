@@ -13,7 +13,7 @@ import pytest
 
 from rlvr.border.calls import shown
 from rlvr.parts import Loss, NamedForm
-from rlvr.testing.contract import check_declarations, not_given
+from rlvr.testing.contract import check_declarations, not_given, nothing_changed
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import Forward, agreeing, annotated_more, leaves, padded, soiled
@@ -83,7 +83,7 @@ class LossContract(LearningPartContract):
         data, _ = self._case()
         data = [attrs.evolve(d, advantages=np.zeros(len(d.tokens))) for d in data]
         for gradient in self._on_policy(data):
-            assert _near(gradient, np.zeros_like(gradient))
+            assert _near(gradient, 0.0), f"the gradient is {gradient}, not 0"
 
     @_computed
     def test_on_policy_gradient_is_reinforce(self) -> None:
@@ -92,7 +92,7 @@ class LossContract(LearningPartContract):
         data, _ = self._case()
         for datum, gradient in zip(data, self._on_policy(data), strict=True):
             wanted = -datum.weights.astype(float) * datum.advantages
-            assert _near(gradient, wanted), (gradient, wanted)
+            assert _near(gradient, wanted), f"the gradient is {gradient}, not {wanted}"
 
     @_computed
     def test_tokens_outside_the_mask_do_not_count(self) -> None:
@@ -100,10 +100,10 @@ class LossContract(LearningPartContract):
         data, forward = self._case()
         plain, grads, _ = self._run(data, forward)
         value, soiled_grads, _ = self._run([soiled(d) for d in data], forward.soiled(data))
-        assert _near(value, plain), (value, plain)
+        assert _near(value, plain), f"the loss is {value:g}, and was {plain:g}"
         for datum, gradient, before in zip(data, soiled_grads, grads, strict=True):
-            assert (gradient[:, ~datum.mask] == 0).all(), gradient
-            assert _near(gradient, before)
+            assert (gradient[:, ~datum.mask] == 0).all(), f"the gradient is {gradient}"
+            assert _near(gradient, before), f"the gradient is {gradient}, and was {before}"
 
     @_computed
     def test_padding_does_not_matter(self) -> None:
@@ -165,9 +165,9 @@ class LossContract(LearningPartContract):
             )
             forward = forward.extreme(old)
             value, grads, metrics = self._run(data, forward)
-            assert math.isfinite(value), value
-            assert np.isfinite(grads[0]).all(), grads[0]
-            assert all(math.isfinite(number) for number in metrics.values()), metrics
+            assert math.isfinite(value), f"the loss is {value}"
+            assert np.isfinite(grads[0]).all(), f"the gradient is {grads[0]}"
+            assert all(map(math.isfinite, metrics.values())), f"the metrics are {metrics}"
 
     @_computed
     def test_reads_only_what_it_declares(self) -> None:
@@ -176,8 +176,8 @@ class LossContract(LearningPartContract):
         value, _, metrics = self._run(data, forward)
         more = annotated_more(data, ("reference", "teacher", "policy", "value", "return", "old"))
         again, _, again_metrics = self._run(more, forward.fresh())
-        assert _near(again, value), (again, value)
-        assert _same(again_metrics, metrics)
+        assert _near(again, value), f"the loss is {again:g}, and was {value:g}"
+        assert _same(again_metrics, metrics), f"metrics are {again_metrics}, and were {metrics}"
 
     @_computed
     def test_uses_every_output_it_asks_for(self) -> None:
@@ -216,7 +216,7 @@ class LossContract(LearningPartContract):
         if not loss.importance_weighted:
             data = [attrs.evolve(d, logprobs=d.logprobs / 2) for d in data]
         again, again_grads, _ = self._run(data, forward.fresh())
-        assert _near(again, value), (again, value)
+        assert _near(again, value), f"the loss is {again:g}, and was {value:g}"
         assert all(_near(a, b) for a, b in zip(again_grads, grads, strict=True))
 
     def test_weighs_the_tokens_of_all_data(self) -> None:
@@ -239,7 +239,7 @@ class LossContract(LearningPartContract):
         form = loss.builtin_form()
         assert form == self.make_loss().builtin_form()
         if form is not None:
-            assert isinstance(form, NamedForm)
+            assert isinstance(form, NamedForm), f"builtin_form gave {shown(form)}"
             assert not loss.needs.outputs
 
     @_computed
@@ -248,11 +248,12 @@ class LossContract(LearningPartContract):
         data, forward = self._case()
         before = forward.values()
         loss = met(self.make_loss())
-        first = forward.through(loss, data)
-        second = forward.through(loss, data)
-        assert first[0].item() == second[0].item()
-        assert first[1] == second[1]
-        assert all(np.array_equal(x, y) for x, y in zip(forward.values(), before, strict=True))
+        with nothing_changed():
+            (first, metrics), (second, others) = (forward.through(loss, data) for _ in range(2))
+        assert first.item() == second.item(), f"the loss is {first:g}, then {second:g}"
+        assert metrics == others, f"the metrics are {metrics}, then {others}"
+        same = [np.array_equal(x, y) for x, y in zip(forward.values(), before, strict=True)]
+        assert all(same), "it changed logprobs or outputs that it was given"
 
     # --- helpers --------------------------------------------------------------------------------
 
@@ -289,9 +290,10 @@ def _near(found: Any, wanted: Any) -> bool:
 
 
 def _assert_same(found: Ran, wanted: Ran) -> None:
-    assert _near(found[0], wanted[0]), (found[0], wanted[0])
-    assert _same(found[2], wanted[2]), (found[2], wanted[2])
-    assert all(_near(a, b) for a, b in zip(found[1], wanted[1], strict=True))
+    assert _near(found[0], wanted[0]), f"the loss is {found[0]:g}, not {wanted[0]:g}"
+    assert _same(found[2], wanted[2]), f"the metrics are {found[2]}, not {wanted[2]}"
+    for gradient, other in zip(found[1], wanted[1], strict=True):
+        assert _near(gradient, other), f"the gradient is {gradient}, not {other}"
 
 
 def _same(found: dict[str, float], wanted: dict[str, float]) -> bool:

@@ -207,6 +207,19 @@ class Offered:
         )
 
 
+def tell(words: str) -> None:
+    """
+    Print what a part gives in this process, as JSON.
+
+    `words` are the JSON of an `Offered`'s fields that are texts, and of the part's kind and name.
+    """
+    texts, part = json.loads(words)
+    offered = Offered(**{**texts, "dataset": Path(texts["dataset"]) if texts["dataset"] else None})
+    (spec,) = [spec for spec in offered.parts() if f"{spec.kind} {spec.name}" == part]
+    *_, contract = offered.contracts([spec]).values()
+    print("\n" + json.dumps(contract().repeatable()))
+
+
 def attributes_of(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     """
     Attributes of contracts by part, of words `PART.NAME=VALUE` whose values are JSON.

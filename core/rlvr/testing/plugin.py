@@ -124,6 +124,8 @@ class PluginContract(Contract):
                     if not (attrs.has(found) if is_config else callable(found)):
                         wrong = "is no attrs class" if is_config else "cannot be called"
                         raise TypeError(f"{target} {wrong}")
+                    if isinstance(spec, CommandSpec) and inspect.iscoroutinefunction(found):
+                        raise TypeError(f"{target} is async, and nothing awaits it")
                 except (ImportError, AttributeError, TypeError) as error:
                     raise AssertionError(f"{says}: {error}") from error
 

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 import math
 import pickle
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from rlvr.border.abilities import key_of, reseeded, reward_at, seconds_of
+from rlvr.border.abilities import reseeded, seconds_of
 from rlvr.border.calls import shown
 from rlvr.errors import VerifierError
 from rlvr.parts import RewardFn
@@ -29,15 +28,14 @@ from rlvr.testing.contract import (
     on_open,
     opened,
 )
-from rlvr.types import Outcome, PassRate, Problem, Reward, Trajectory, Unscorable
-
-Case = tuple[Problem, Trajectory]
+from rlvr.testing.reward_keys import Case, KeyPromises, verdict_in
+from rlvr.types import Outcome, Problem, Reward, Trajectory, Unscorable
 
 INFINITE = "x" * 1_000_000
 HOSTILE = ("\x00\x1b[2J\x00", "../../../../etc/passwd", "\ufffd\u202e\U0001f600", INFINITE)
 
 
-class RewardContract(Contract):
+class RewardContract(KeyPromises, Contract):
     """
     Tests of a reward's promises. Define `make_reward` and `right`, better also the others.
 
@@ -118,7 +116,7 @@ class RewardContract(Contract):
         twice = self._judge(*(case for case in cases for _ in range(2)))
         anew = self._judge(*cases)
         for case, first, second, third in zip(cases, twice[::2], twice[1::2], anew, strict=True):
-            verdicts = [_verdict(outcome) for outcome in (first, second, third)]
+            verdicts = [verdict_in(outcome) for outcome in (first, second, third)]
             said = f"verdicts of an answer to {case[0].id!r}: {', then '.join(map(str, verdicts))}"
             assert verdicts[0] == verdicts[1] == verdicts[2], said
 
@@ -136,8 +134,8 @@ class RewardContract(Contract):
         cases = [self.right(), *self.wrong()]
         together = await asyncio.gather(*(judged(reward, *case) for case in cases * 2))
         async with opened(self.make_reward()) as other:
-            alone = [_verdict(await judged(other, *case)) for case in cases]
-        assert [_verdict(outcome) for outcome in together] == alone * 2
+            alone = [verdict_in(await judged(other, *case)) for case in cases]
+        assert [verdict_in(outcome) for outcome in together] == alone * 2
 
     def test_values_stay_within_the_declared_bounds(self) -> None:
         """Every value lies between the bounds, and outcomes pickle."""
@@ -160,37 +158,6 @@ class RewardContract(Contract):
 
         with pytest.raises(VerifierError):
             asyncio.run(judge())
-
-    @on_open("make_reward")
-    async def test_verdict_keys_tell_answers_apart(self, reward: RewardFn) -> None:
-        """Keys are sha256 in hexadecimal, the same from a new verifier, different by answer."""
-        case = self.right()
-        key = key_of(reward, *case)
-        async with opened(self.make_reward()) as other:
-            assert key == key_of(other, *case)
-        if key is None:
-            pytest.skip("the right answer's verdict is not kept (verdict_key gave None)")
-        assert re.fullmatch("[0-9a-f]{64}", key), key
-        assert key_of(reward, case[0], Trajectory.from_text(case[0].id, "")) != key
-
-    @on_open("make_reward")
-    async def test_equal_keys_mean_equal_verdicts(self, reward: RewardFn) -> None:
-        """Equal keys have equal verdicts, for all answers, seeds and steps."""
-        told: dict[str, tuple[object, str]] = {}
-        for who, variant in [("the reward", reward), *_variants(reward)]:
-            for case in [self.right(), *self.wrong()]:
-                if (key := key_of(variant, *case)) is not None:
-                    verdict = _verdict(await judged(variant, *case))
-                    other, of = told.setdefault(key, (verdict, f"{who} on {case[0].id}"))
-                    assert verdict == other, (f"{who} on {case[0].id} has the key of {of}", verdict)
-
-    @on_open("make_reward")
-    async def test_steps_and_seeds_are_functions_of_their_arguments(self, reward: RewardFn) -> None:
-        """The same seed, or step, gives the same verdict and the same key again."""
-        case = self.right()
-        for (who, one), (_, again) in zip(_variants(reward), _variants(reward), strict=True):
-            assert key_of(one, *case) == key_of(again, *case), who
-            assert _verdict(await judged(one, *case)) == _verdict(await judged(again, *case)), who
 
     @on_open("make_reward")
     async def test_expects_a_number_of_seconds(self, reward: RewardFn) -> None:
@@ -227,7 +194,7 @@ class RewardContract(Contract):
         assert seeded is None or seeded.has_second_opinion == reward.has_second_opinion
 
     def test_leaves_nothing_behind(self) -> None:
-        """After closing, no child process lives and environment and directory are as before."""
+        """After closing, no child process lives, and what the process shares is as before."""
         before = _children()
         with nothing_changed():
             self._judge(self.right(), *self.wrong())
@@ -261,26 +228,10 @@ class RewardContract(Contract):
     def _assert_not_right(self, *cases: Case) -> None:
         for case, outcome in zip(cases, self._judge(*cases), strict=True):
             if isinstance(outcome, Reward):
-                shown = case[1].completion[:80]
-                assert outcome.score01 < 1.0, (case[0].id, shown, outcome)
-                assert outcome.value < self.bounds[1], (case[0].id, shown, outcome)
-
-
-def _variants(reward: RewardFn) -> list[tuple[str, RewardFn]]:
-    """Other rewards that this one gives for other seeds and for steps."""
-    history = {"problem": PassRate(rate=0.5, count=1, step=0)}
-    others = [(f"with_seed({seed})", reseeded(reward, seed)) for seed in (1, 2)]
-    for step, known in ((0, {}), (1000, history)):
-        others.append((f"at_step({step})", reward_at(reward, step, known)))
-    return [(who, one) for who, one in others if one is not None and one is not reward]
-
-
-def _verdict(outcome: Outcome) -> object:
-    """The parts of an outcome that must repeat: not its time, nor whether it came from a store."""
-    if isinstance(outcome, Reward):
-        numbers = outcome.value, outcome.score01, dict(outcome.components), outcome.tests_passed
-        return *numbers, outcome.is_proxy
-    return type(outcome)
+                of = f"the answer {case[1].completion[:80]!r} to {case[0].id!r} is judged"
+                assert outcome.score01 < 1.0, f"{of} right (score01 = 1)"
+                wrong = f"{of} value = {outcome.value:g}, the top of its bounds, and is not right"
+                assert outcome.value < self.bounds[1], wrong
 
 
 def _children(before: set[int] | None = None) -> set[int]:

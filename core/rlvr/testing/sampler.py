@@ -10,10 +10,17 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from rlvr.border.promises import trajectories_of
+from rlvr.border.promises import drawer_of, reason_of, trajectories_of
 from rlvr.parts import Sampler, Task
 from rlvr.rollouts.group import sample_groups
-from rlvr.testing.contract import Contract, check_part, not_given, on_open, opened
+from rlvr.testing.contract import (
+    Contract,
+    check_part,
+    not_given,
+    nothing_changed,
+    on_open,
+    opened,
+)
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyEpisode, ToyTask
 from rlvr.types import Group, Problem, SamplingParams, Trajectory
@@ -34,6 +41,11 @@ class SamplerContract(Contract):
         """A new sampler, as its spec's target builds it."""
         raise not_given(self, "make_sampler")
 
+    def repeatable(self) -> list[int]:
+        """Seeds of the trajectories."""
+        groups = self._sample(ToyTask(), _problems(), ScriptedPolicy(["b"]))
+        return [trajectory.seed for group in groups for trajectory in group.trajectories]
+
     # --- promises -------------------------------------------------------------------------------
 
     def test_it_is_a_sampler(self) -> None:
@@ -53,7 +65,8 @@ class SamplerContract(Contract):
     def test_group_size_and_order(self) -> None:
         """One group a problem, in the order of the problems, G trajectories each, if it draws."""
         problems = _problems()
-        groups = self._sample(ToyTask(), problems, ScriptedPolicy(["b"]))
+        with nothing_changed():
+            groups = self._sample(ToyTask(), problems, ScriptedPolicy(["b"]))
         assert [group.problem.id for group in groups] == [problem.id for problem in problems]
         for group in groups:
             if self.make_sampler().draws_from_policy:
@@ -171,7 +184,15 @@ class SamplerContract(Contract):
         task.gate = asyncio.Event()
         async with aclosing(self._stream(sampler, task)) as stream:
             await asyncio.wait_for(anext(stream), _PATIENCE_S)
-        assert task.waiting == 0
+        says = "a rollout of the group goes on: where `sample` iterates over super().sample(...), "
+        says += "put it into `async with contextlib.aclosing(...)`"
+        assert task.waiting == 0, says
+
+    @on_open("make_sampler")
+    async def test_says_who_draws_and_why_nothing_came(self, sampler: Sampler) -> None:
+        """`drawn_by` gives a policy, and `why_empty` a text."""
+        await drawer_of(sampler, ScriptedPolicy(["b"]))
+        reason_of(sampler, "why_empty")
 
     # --- helpers --------------------------------------------------------------------------------
 

@@ -27,6 +27,8 @@ from rlvr.testing.contract import (
 from rlvr.testing.task_abilities import GARBAGE, TaskAbilities
 from rlvr.types import PassRate, Problem, Reward, Trajectory
 
+ROLES = {"system", "user", "assistant", "tool"}
+
 
 class TaskContract(TaskAbilities, Contract):
     """
@@ -56,6 +58,13 @@ class TaskContract(TaskAbilities, Contract):
     def make_reward(self) -> RewardFn | None:
         """The reward the task goes with; None skips what needs it."""
         return None
+
+    def repeatable(self) -> Any:
+        """Texts of the problems, in their order."""
+        return [
+            [problem.id, problem.split, problem.digest, *(m.content for m in problem.prompt)]
+            for problem in self.make_task().problems("all")
+        ]
 
     judge: RewardFn | None = None
     """The reward that judged in this test, None before: what is wrong may then be its fault."""
@@ -97,6 +106,9 @@ class TaskContract(TaskAbilities, Contract):
             for problem in problems:
                 fault = fault_of_problem(problem, task)
                 assert not fault, f"split {split!r}: {fault}"
+                roles = {message.role for message in problem.prompt} - ROLES
+                says = f"the prompt of {problem.id!r} has the role {', '.join(sorted(roles))}"
+                assert not roles, f"{says}; chat templates know {', '.join(sorted(ROLES))}"
                 has_text = any(message.content.strip() for message in problem.prompt)
                 assert has_text, f"the prompt of {problem.id!r} is empty"
                 says = f"{problem.id!r} is listed in split {split!r}, its split= is"
@@ -127,8 +139,11 @@ class TaskContract(TaskAbilities, Contract):
         async with opened(self.make_task()) as other:
             for split in self.splits:
                 first, second = (list(one.problems(split)) for one in (task, other))
-                assert [p.id for p in first] == [p.id for p in second]
+                says = f"two loads of {split!r} give {len(first)} and {len(second)} problems"
+                assert len(first) == len(second), says
                 for one, again in zip(first, second, strict=True):
+                    says = f"two loads give {one.id!r} and {again.id!r} in one place"
+                    assert one.id == again.id, says
                     says = f"two loads of {one.id!r} have different {differing(one, again)}"
                     assert one == again, says
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
-from itertools import islice
+from itertools import islice, permutations
 from typing import Any, ClassVar
 
+import attrs
 import numpy as np
 import pytest
 
-from rlvr.border.abilities import annotated, figures_of, probes_of, proven
+from rlvr.border.abilities import annotated, figures_of, key_of, probes_of, proven
 from rlvr.border.declared import overrides
+from rlvr.border.promises import reference_of
 from rlvr.curriculum.discovered import Growth
-from rlvr.parts import Policy, Task
-from rlvr.testing.contract import on_open
+from rlvr.parts import Policy, RewardFn, Task
+from rlvr.testing.contract import NoVerdictError, judged, on_open, opened
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.types import Problem, Reward, Segment, Trajectory
 
@@ -26,6 +29,8 @@ class TaskAbilities:
 
     splits: ClassVar[tuple[str, ...]]
     max_judged: ClassVar[int]
+    make_reward: Callable[[], RewardFn | None]
+    judge: RewardFn | None
 
     def make_policy(self) -> Policy:
         """The policy for `discover` and `measure`; by default it answers with nonsense."""
@@ -102,6 +107,28 @@ class TaskAbilities:
                     break
                 assert figure.name, figure
                 assert not figure.low > figure.high, figure
+
+    @on_open("make_task")
+    async def test_one_answer_to_two_problems_has_two_keys(self, task: Task) -> None:
+        """A stored verdict is that of its own problem, unless both judge the answer alike."""
+        reward = self.make_reward()
+        if reward is None or not overrides(reward, "verdict_key"):
+            pytest.skip("no reward whose verdicts are stored")
+        problems = list(islice(task.problems("all"), self.max_judged))
+        found = [(p, answer) for p in problems if (answer := reference_of(task, p)) is not None]
+        self.judge = reward
+        async with opened(reward) as judge:
+            for (one, answer), (other, _) in permutations(found, 2):
+                cases = [(p, attrs.evolve(answer, problem_id=p.id)) for p in (one, other)]
+                first, second = (key_of(judge, *case) for case in cases)
+                if first is None or first != second:
+                    continue
+                values = [getattr(await judged(judge, *case), "score01", None) for case in cases]
+                if values[0] != values[1]:  # which is no fault of the task
+                    raise NoVerdictError(
+                        f"the reference of {one.id!r} has one verdict_key as an answer to it and "
+                        f"to {other.id!r}, where it is judged otherwise: take the problem into it"
+                    )
 
     def _only_with(self, task: Task, method: str) -> None:
         if not overrides(task, method):
