@@ -236,6 +236,22 @@ def test_a_task_that_tells_its_answers_is_warned_of(plugin_site: PluginSite) -> 
     assert (done.returncode, json.loads(done.stdout)["warnings"]) == (0, [])
 
 
+def test_a_file_that_a_part_leaves_in_the_working_folder_is_warned_of(
+    plugin_site: PluginSite,
+) -> None:
+    """Whoever runs it does so in a folder of theirs; what was there before is not told."""
+    text = files_of("leaving", "task")["rlvr_leaving.py"]
+    text = text.replace("is_right =", "open('verdicts.txt', 'a').close(); is_right =", 1)
+    plugin_site.add("leaving", text, module="rlvr_leaving")
+
+    for warnings in (1, 0):
+        done = plugin_site.rlvr("plugins", "check", "leaving", "--json", "--problems", "1")
+        assert done.returncode == 0, done.stdout
+        told = json.loads(done.stdout)["warnings"]
+        assert len(told) == warnings, told
+        assert all("left verdicts.txt in the working folder" in text for text in told)
+
+
 def test_a_new_task_is_told_what_its_run_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

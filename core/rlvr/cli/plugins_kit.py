@@ -187,6 +187,7 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
     """Run the contracts of the plugin's module and of the parts; findings go to the report."""
     import pytest
 
+    before = {*os.listdir()}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTEST_ADDOPTS", raising=False)  # "-n 2" would run it out of our sight
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the contracts need none of them
@@ -204,4 +205,9 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
     is_done = status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if not is_done and not (status == pytest.ExitCode.NO_TESTS_COLLECTED and HERE in report.hung):
         raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
+    if left := sorted({*os.listdir()} - before):
+        report.warnings.append(
+            f"{HERE}: the check left {', '.join(left)} in the working folder; a part is to write "
+            "into a temporary folder or that of the run"
+        )
     _run_anew(offered, parts, report, limit)
