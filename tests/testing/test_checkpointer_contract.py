@@ -76,14 +76,6 @@ class SavesWithoutDigest(FileCheckpointer):
         return attrs.evolve(await super().save(step, state, backend), digest="")
 
 
-@breaks("load_gives_back_what_was_saved")
-class GivesAText(FileCheckpointer):
-    async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Checkpoint:
-        saved = await super().save(step, state, backend)
-        path: Any = str(saved.path)
-        return attrs.evolve(saved, path=path)
-
-
 @breaks("a_pinned_checkpoint_outlives_the_newest")
 class PinsNothing(FileCheckpointer):
     def pin(self, step: int | None) -> None:

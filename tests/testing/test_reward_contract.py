@@ -60,12 +60,6 @@ class ChokesOnGarbage(ToyReward):
 
 
 @breaks("equal_keys_mean_equal_verdicts")
-class KeyOfTheLength(ToyReward):
-    def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str:
-        return f"{len(trajectory.completion):064x}"
-
-
-@breaks("equal_keys_mean_equal_verdicts")
 class KeyOfTheBeginning(ToyReward):
     def verdict_key(self, problem: Problem, trajectory: Trajectory) -> str:
         return trajectory.completion[:1].encode().hex().zfill(64)
