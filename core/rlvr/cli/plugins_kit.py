@@ -143,42 +143,54 @@ def _promise(test: Any) -> str:
 
 def _run_anew(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: Deadline) -> None:
     """
-    Compare what each part gives in this process with what it gives in another one.
+    Compare what the parts give in this process with what they give in another one.
 
     There `hash` gives other numbers and a set has another order.
     """
     asked = "a new process gets the same again: a resumed run goes on where it was."
+    here: dict[str, Any] = {}
+    for spec in parts:
+        if "refused" in report.counts.get(named(spec), {}):
+            continue
+        try:
+            with limit.on(named(spec), asked, spec.target):
+                *_, contract = offered.contracts([spec]).values()
+                here[named(spec)] = contract().repeatable()
+        except HungError as error:
+            report.hang(named(spec), asked, error, spec.target)
+        except Exception as error:  # the plugin border
+            report.add_raised(named(spec), asked, error, spec.target)
+    here = {part: given for part, given in here.items() if given is not None}
+    if not here:
+        return
+    module = parts[0].target.partition(":")[0]
     texts = {key: getattr(offered, key) for key in ("plugin", "model", "task", "overrides")}
     texts["dataset"] = str(offered.dataset or "")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     env["PYTHONHASHSEED"] = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+    words = [sys.executable, "-c", _ANEW, json.dumps([texts, list(here)])]
+    try:
+        with limit.on(HERE, asked, module):
+            done = subprocess.run(words, env=env, capture_output=True, text=True)
+    except HungError as error:
+        report.hang(HERE, asked, error, module)
+        return
+    if done.returncode:
+        report.add(HERE, asked, (done.stderr.splitlines() or ["no word"])[-1], f"mend {module}")
+        return
+    there = json.loads(done.stdout.splitlines()[-1])
     for spec in parts:
-        part = named(spec)
-        if {"fail", "refused"} & report.counts.get(part, {}).keys():
+        if (part := named(spec)) not in here:
             continue
-        try:
-            with limit.on(part, asked, spec.target):
-                *_, contract = offered.contracts([spec]).values()
-                if (here := contract().repeatable()) is None:
-                    continue
-                words = [sys.executable, "-c", _ANEW, json.dumps([texts, part])]
-                done = subprocess.run(words, env=env, capture_output=True, text=True)
-        except HungError as error:
-            report.hang(part, asked, error, spec.target)
-            continue
-        except Exception as error:  # the plugin border
-            report.add_raised(part, asked, error, spec.target)
-            continue
-        lines = done.stdout.splitlines() or done.stderr.splitlines() or [""]
-        if lines[-1] == json.dumps(here):
+        pairs = list(zip(here[part], there[part], strict=False))
+        differs = [f"{a} here, {b} there" for a, b in pairs if a != b]
+        if len(here[part]) == len(there[part]) and not differs:
             report.hold(part)
             continue
-        there = json.loads(lines[-1]) if not done.returncode else [lines[-1]]
-        pairs = zip(here, there, strict=False)
         report.add(
             part,
             asked,
-            next((f"{a} here, {b} there" for a, b in pairs if a != b), "fewer there, or more"),
+            (differs or ["fewer there, or more"])[0],
             f"mend {spec.target}: hash(), the order of a set, time and process id are others there",
         )
 
@@ -210,4 +222,5 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
             f"{HERE}: the check left {', '.join(left)} in the working folder; a part is to write "
             "into a temporary folder or that of the run"
         )
-    _run_anew(offered, parts, report, limit)
+    if not report.findings:  # a new process is for what holds in one
+        _run_anew(offered, parts, report, limit)

@@ -209,15 +209,18 @@ class Offered:
 
 def tell(words: str) -> None:
     """
-    Print what a part gives in this process, as JSON.
+    Print what parts give in this process, as JSON.
 
-    `words` are the JSON of an `Offered`'s fields that are texts, and of the part's kind and name.
+    `words` are the JSON of an `Offered`'s fields that are texts, and of the parts' kinds and names.
     """
-    texts, part = json.loads(words)
+    texts, parts = json.loads(words)
     offered = Offered(**{**texts, "dataset": Path(texts["dataset"]) if texts["dataset"] else None})
-    (spec,) = [spec for spec in offered.parts() if f"{spec.kind} {spec.name}" == part]
-    *_, contract = offered.contracts([spec]).values()
-    print("\n" + json.dumps(contract().repeatable()))
+    found = {}
+    for spec in offered.parts():
+        if (part := f"{spec.kind} {spec.name}") in parts:
+            *_, contract = offered.contracts([spec]).values()
+            found[part] = contract().repeatable()
+    print("\n" + json.dumps(found))
 
 
 def attributes_of(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
