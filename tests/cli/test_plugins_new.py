@@ -101,6 +101,8 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                "'0 + 1 ='] here, ['hashed-0'"),
     "unsorted": ("task", "number in range(20):", "number in map(int, {*map(str, range(20))}):",
                  "task", " there"),
+    "ended": ("task", ABOUT, BUILD.format("'rlvr.cli.main' in __import__('sys').modules "
+              "or __import__('os')._exit(0)"), "the plugin", "a new process ended with exit 0 "),
     "shuffled": ("curriculum", "epochs(problems,", "epochs(sorted(problems, key=lambda p: "
                  "hash(p.id)),", "curriculum", " there"),
     "salted": ("task", "    async def __call__", "    def verdict_key(self, problem, trajectory):\n"

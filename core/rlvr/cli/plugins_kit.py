@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 pytest_hook = HookimplMarker("pytest")
 HERE = "the plugin itself"
-_ANEW = "import sys; from rlvr.testing.offered import tell; tell(sys.argv[1])"
+_TELL = "import sys; from rlvr.testing.offered import tell; tell(sys.argv[1])"
+_MARK = "given anew: "
 
 
 @define
@@ -168,23 +169,27 @@ def _run_anew(offered: Offered, parts: Sequence[PartSpec], report: Report, limit
     texts["dataset"] = str(offered.dataset or "")
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     env["PYTHONHASHSEED"] = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
-    words = [sys.executable, "-c", _ANEW, json.dumps([texts, list(here)])]
+    words = [sys.executable, "-c", _TELL, json.dumps([texts, list(here), _MARK])]
     try:
         with limit.on(HERE, asked, module):
             done = subprocess.run(words, env=env, capture_output=True, text=True)
     except HungError as error:
         report.hang(HERE, asked, error, module)
         return
-    if done.returncode:
-        report.add(HERE, asked, (done.stderr.splitlines() or ["no word"])[-1], f"mend {module}")
+    told = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if not told:
+        last = (done.stderr.splitlines() or ["no word"])[-1]
+        found = f"a new process ended with exit {done.returncode} and told nothing; last: {last}"
+        report.add(HERE, asked, found, f"mend {module}")
         return
-    there = json.loads(done.stdout.splitlines()[-1])
+    there = json.loads(told[-1].removeprefix(_MARK))
     for spec in parts:
         if (part := named(spec)) not in here:
             continue
-        pairs = list(zip(here[part], there[part], strict=False))
+        anew = there.get(part, [])
+        pairs = zip(here[part], anew, strict=False)
         differs = [f"{a} here, {b} there" for a, b in pairs if a != b]
-        if len(here[part]) == len(there[part]) and not differs:
+        if len(here[part]) == len(anew) and not differs:
             report.hold(part)
             continue
         report.add(

@@ -209,18 +209,19 @@ class Offered:
 
 def tell(words: str) -> None:
     """
-    Print what parts give in this process, as JSON.
+    Print what parts give in this process, as JSON after a mark: a plugin may print as well.
 
-    `words` are the JSON of an `Offered`'s fields that are texts, and of the parts' kinds and names.
+    `words` are the JSON of an `Offered`'s fields that are texts, of the parts' kinds and names,
+    and of the mark.
     """
-    texts, parts = json.loads(words)
+    texts, parts, mark = json.loads(words)
     offered = Offered(**{**texts, "dataset": Path(texts["dataset"]) if texts["dataset"] else None})
     found = {}
     for spec in offered.parts():
         if (part := f"{spec.kind} {spec.name}") in parts:
             *_, contract = offered.contracts([spec]).values()
             found[part] = contract().repeatable()
-    print("\n" + json.dumps(found))
+    print(f"\n{mark}{json.dumps(found)}")
 
 
 def attributes_of(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
