@@ -64,13 +64,17 @@ def broken(tmp_path: Path) -> Broken:
             if not name.startswith("test_"):
                 continue
             for arguments in _cases(test, tmp_path, folders):
+                case = contract()
+                case.setup_method()
                 try:
-                    test(contract(), **arguments)
+                    test(case, **arguments)
                 except pytest.skip.Exception:
                     continue
                 except (Exception, pytest.fail.Exception) as error:  # any failure counts
                     print(f"{name}: {error!r}"[:500])  # shown where a test of the kit fails
                     failed.add(name.removeprefix("test_"))
+                finally:
+                    case.teardown_method()  # what a planted fault changed in this process
         return failed
 
     return run
