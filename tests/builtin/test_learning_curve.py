@@ -21,7 +21,7 @@ def test_the_rewards_of_references_are_named_as_theirs(
     matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed")
     figure = importlib.import_module("matplotlib.figure").Figure
     made: list[Any] = []
-    matplotlib.use("svg")  # a notebook's own
+    monkeypatch.setitem(matplotlib.rcParams, "backend", "svg")  # a notebook's own
     monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: made.append(self))
     line = {"step": 1, "reward/mean": 1.0, "reward/pass": 1.0, "sampler/drawn": drawn}
     (tmp_path / "metrics.jsonl").write_text(json.dumps(line))
