@@ -69,6 +69,7 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     assert set(first.reports) == {0, 2}
     assert first.best == 2
     assert repr(first).endswith("steps=2, reports=<at steps [0, 2]>, best=2)")
+    given["options"]["eval.every"] = 2
     assert rlvr.train(resume=first.directory, steps=3, **given).steps == 3
     found = rlvr.evaluate("toy", model=str(first.model), samples=2)
     assert found.facts["model"] == str(first.directory)

@@ -25,7 +25,7 @@ from rlvr.progress.status import RunStatus
 from rlvr.records.owner import RunOwnedError, owned
 from rlvr.records.run_directory import RunDir, without_empty_parents
 from rlvr.training.best_checkpoint import best, best_step, sentence
-from rlvr.training.run_json import check_unchanged
+from rlvr.training.run_json import check_ahead, check_unchanged
 from rlvr.training.second_opinions import FILE
 from rlvr.training.session import Finished, make_default_directory
 from rlvr.training.session import run as run_session
@@ -65,8 +65,7 @@ def main(args: argparse.Namespace) -> int:
     host = PluginHost.load()
     finished, configured = trained(args, host)
     summary = _of_plugins(host, finished.directory) | _summary(finished, configured)
-    text = _as_text(summary, configured.run.steps)
-    print(json.dumps(summary, default=str) if args.json else text)
+    print(json.dumps(summary, default=str) if args.json else _as_text(summary))
     return 0
 
 
@@ -114,6 +113,7 @@ def _resumed(args: argparse.Namespace, host: PluginHost, path: Path, held: ExitS
     args.base = Layer(f"run {path}", config, is_typed=True)
     configured = resolve_configuration(args, host)
     check_unchanged(configured, config, path)
+    check_ahead(configured, path)
     return Begun(configured, directory, left)
 
 
@@ -225,7 +225,7 @@ def _summary(finished: Finished, configured: Configured) -> dict[str, Any]:
     return summary
 
 
-def _as_text(summary: dict[str, Any], steps: int) -> str:
+def _as_text(summary: dict[str, Any]) -> str:
     lines = []
     for entry in summary["evaluations"]:
         if measures := entry.get("measures"):
@@ -248,10 +248,7 @@ def _as_text(summary: dict[str, Any], steps: int) -> str:
     if trust := summary.get("trust"):
         see = f"; ALARM, see: rlvr runs show {summary['run']}" if trust["trust/alarm"] else ""
         lines.append(f"2nd judge  {trust['sentence']}{see}")
-    before = (
-        "" if summary["steps"] <= steps else f", more than the {steps} wanted: nothing was done"
-    )
-    lines.append(f"run        {summary['run']}  ({counted(summary['steps'], 'step')}{before})")
+    lines.append(f"run        {summary['run']}  ({counted(summary['steps'], 'step')})")
     if "curve" in summary:
         lines.append(f"curve      {summary['curve']}")
     return "\n".join(lines)

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import rlvr
+from rlvr.assembly.build_part import build
 from rlvr.assembly.configured import Configured
-from rlvr.assembly.recipe import Recipe
+from rlvr.assembly.recipe import Recipe, build_context
+from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import DEFAULT
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, counted
 from rlvr.log import get
 from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
@@ -23,7 +25,7 @@ from rlvr.records.run_directory import RunDir, now
 
 log = get(__name__)
 
-FREE_ON_RESUME = ("run.steps", "run.callbacks", "verify.", "checkpoint.", "parity.")
+FREE_ON_RESUME = ("run.steps", "run.callbacks", "eval.every", "verify.", "checkpoint.", "parity.")
 """Options that a resumed run may change, with those of callbacks: they decide no update."""
 _NAMED = 8
 
@@ -49,6 +51,26 @@ def check_unchanged(configured: Configured, before: dict[str, Any], directory: P
             f"the run {directory} was to be resumed with other options.",
             f"changed: {', '.join(named)}{more}",
             "leave them as they were, or start a new run",
+        )
+
+
+def check_ahead(configured: Configured, directory: Path) -> None:
+    """
+    Refuse to resume with fewer steps than the run's last checkpoint has.
+
+    Raises:
+        ConfigError: Names both, before anything in the run's folder changes.
+    """
+    spec, steps = configured.chosen.checkpointer, configured.run.steps
+    assert spec is not None, "configure(needs='run') finds one"
+    checkpointer = build(configured, spec, build_context(configured, directory))
+    done = max((checkpoint.step for checkpoint in checkpoints_of(checkpointer)), default=0)
+    if done > steps:
+        raise ConfigError(
+            f"the run {directory} was to be resumed with run.steps={steps} "
+            f"(from {configured.options.origin['run.steps']}).",
+            f"found: it has done {counted(done, 'step')}",
+            "give more steps, or leave them out to go on as it was begun",
         )
 
 
