@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import signal
-import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+
+from rlvr.heartbeat import say
 
 __all__ = ["all_of", "as_they_end"]
 
@@ -97,14 +98,22 @@ def run_blocking(main: Callable[[], Coroutine[Any, Any, Result]], *, then: str =
             raise KeyboardInterrupt from None
 
 
+def ending_signals() -> list[signal.Signals]:
+    """Signals that end a run; that of a closed terminal is left ignored where it was (nohup)."""
+    found = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found
+
+
 def say_stopping(then: str = "") -> None:
     """Print on standard error what the first Ctrl-C does."""
-    print(f"\nrlvr: stopping{then}; Ctrl-C again stops at once", file=sys.stderr)
+    say(f"\nrlvr: stopping{then}; Ctrl-C again stops at once")
 
 
 def say_stopped(command: str) -> None:
     """Print on standard error that the second Ctrl-C was obeyed, and the command that goes on."""
-    print(f"rlvr: stopped{f'; go on with: {command}' * bool(command)} (exit 130)", file=sys.stderr)
+    say(f"rlvr: stopped{f'; go on with: {command}' * bool(command)} (exit 130)")
 
 
 @contextmanager

@@ -62,18 +62,24 @@ def harmless(text: str, *, keep: str = "\n\t") -> str:
 
 
 def say(text: str) -> None:
-    """
-    A line on standard error, at once; no progress line is due after it.
+    """A line on standard error, at once; no progress line is due after it."""
+    print_error(harmless(text))
+    touch()
 
-    A full disk there costs the lines, not the run: from then on they go nowhere.
+
+def print_error(text: str) -> None:
+    """
+    Print on standard error, in one write.
+
+    A full disk there, or a terminal that was closed, costs the lines, not the run: from then on
+    they go nowhere.
     """
     try:
-        print(harmless(text), file=sys.stderr, flush=True)
+        print(f"{text}\n", end="", file=sys.stderr, flush=True)
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno not in (errno.ENOSPC, errno.EIO):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    touch()
 
 
 def open_closed() -> None:

@@ -17,7 +17,7 @@ from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
-from rlvr.heartbeat import harmless, is_coloured, open_closed
+from rlvr.heartbeat import harmless, is_coloured, open_closed, print_error
 
 _PRIVATE = frozenset({"prompt", "messages", "completion", "completions", "answer", "text"})
 _LEVELS = {2: "debug", 1: "debug", 0: "info", -1: "warning", -2: "error"}
@@ -71,6 +71,15 @@ def borrowed() -> Iterator[None]:
                 structlog.reset_defaults()
                 if _lender:
                     structlog.configure(**_lender)
+
+
+class _Printer:
+    """The end of structlog's way: it prints what `_deliver` made of an event."""
+
+    def debug(self, line: str) -> None:
+        print_error(line)
+
+    info = warning = error = debug
 
 
 class Log:
@@ -134,7 +143,7 @@ def setup(*, verbosity: int = 0, json: bool | None = None, run_file: Path | None
     structlog.configure(
         processors=[_deliver],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        logger_factory=lambda *_: _Printer(),
         # not cached: a live display or a test may replace sys.stderr at any time
         cache_logger_on_first_use=False,
     )

@@ -287,6 +287,16 @@ def test_a_full_disk_behind_standard_error_costs_the_lines_alone(tmp_path):
     assert done.returncode == 0
 
 
+def test_a_closed_terminal_costs_the_lines_of_the_log_alone():
+    """Where nothing ends the command as well: `disown`, or SIGHUP ignored."""
+    ours, its = pty.openpty()
+    code = "from rlvr.log import get; log = get('x'); log.error('told'); log.info('as_well')"
+    with open(its, "w") as terminal:
+        os.close(ours)
+        words = [sys.executable, "-c", code]
+        assert not subprocess.run(words, stderr=terminal, check=False, timeout=240).returncode
+
+
 @pytest.mark.parametrize(
     ("command", "reads"),
     [("score", "--completions"), ("eval", "--completions"), ("audit", "--dataset")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -13,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rlvr_process import Started, start_rlvr
+from rlvr_process import Files, Started, start_rlvr
 
+from rlvr.concurrency import ending_signals
 from rlvr.testing import require_tool
 from tests.conftest import PluginSite
 
@@ -100,9 +102,10 @@ def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Pa
     assert any("none.json" in line for line in lines[1:])
 
 
-def start(tmp_path: Path, *words: str) -> Started:
-    env = {**os.environ, "RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-    return start_rlvr("run", "--plugin", "toy", *words, cwd=tmp_path, env=env)
+def start(tmp_path: Path, *words: str, files: Files | None = None) -> Started:
+    own = {"RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
+    words = ("run", "--plugin", "toy", *words)
+    return start_rlvr(*words, cwd=tmp_path, env={**os.environ, **own}, files=files)
 
 
 def wait_for(file: Path, lines: int = 0) -> None:
@@ -148,6 +151,36 @@ def test_ctrl_c_writes_a_checkpoint_and_the_resumed_run_is_the_whole_one(
         name = f"trajectories/step-{step:06d}.jsonl"
         assert sampled(tmp_path / "r" / name) == sampled(tmp_path / "whole" / name)
     assert [m["step"] for m in lines(tmp_path / "r/metrics.jsonl")] == list(range(1, 13))
+
+
+def test_a_closed_terminal_ends_a_run_after_a_checkpoint(tmp_path: Path) -> None:
+    """As SIGTERM does, and although nothing can be said there any more."""
+    ours, its = pty.openpty()
+    with open(its, "w") as terminal:
+        words = ("--out", "r", "--steps", "400", "eval.samples=0")
+        running = start(tmp_path, *words, files=(terminal, terminal))
+    metrics = tmp_path / "r/metrics.jsonl"
+    while not metrics.exists() or len(lines(metrics)) < 2:
+        os.read(ours, 65536)  # a display that nobody reads would block the run
+    os.close(ours)
+    running.send_signal(signal.SIGHUP)
+
+    assert running.wait(60) == 130
+    record = json.loads((tmp_path / "r/run.json").read_text())
+    assert record["status"] == "interrupted"
+    assert (tmp_path / f"r/checkpoints/step-{record['step']:06d}/manifest.json").is_file()
+    assert not any(event["level"] == "error" for event in lines(tmp_path / "r/events.jsonl"))
+
+
+def test_a_run_that_was_told_to_ignore_a_closed_terminal_does_so() -> None:
+    """`nohup` ignores the signal for what it starts."""
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        for handler, is_heard in ((signal.SIG_IGN, False), (signal.SIG_DFL, True)):
+            signal.signal(signal.SIGHUP, handler)
+            assert (signal.SIGHUP in ending_signals()) is is_heard
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_resume_auto_goes_on_with_the_newest_fitting_run(rlvr: Call, tmp_path: Path) -> None:

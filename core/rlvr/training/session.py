@@ -23,7 +23,7 @@ from rlvr.assembly.trained_model import lineage_at_start
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, culprit, shown
 from rlvr.border.promises import checkpoints_of
-from rlvr.concurrency import run_blocking, say_stopped, say_stopping
+from rlvr.concurrency import ending_signals, run_blocking, say_stopped, say_stopping
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
     BackendError,
@@ -272,7 +272,7 @@ def _unwritable(error: OSError, directory: RunDir) -> CheckpointError:
 
 @contextmanager
 def _interruptible(run: Path) -> Iterator[None]:
-    """First Ctrl-C (or SIGTERM) cancels the run; a second one stops the process at once."""
+    """First Ctrl-C (SIGTERM, SIGHUP) cancels the run; a second one stops the process at once."""
     loop, task, seen = asyncio.get_running_loop(), asyncio.current_task(), 0
     assert task is not None
 
@@ -291,8 +291,7 @@ def _interruptible(run: Path) -> Iterator[None]:
 
     # Only the main thread has signals; `run_blocking` cancels the run in another one.
     is_main = threading.current_thread() is threading.main_thread()
-    signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
-    before = {number: signal.signal(number, stop) for number in signals}
+    before = {number: signal.signal(number, stop) for number in ending_signals() if is_main}
     try:
         yield
     finally:
