@@ -298,6 +298,25 @@ def test_a_closed_terminal_costs_the_lines_of_the_log_alone():
 
 
 @pytest.mark.parametrize(
+    "words",
+    ["score --golden", "eval --completions a.jsonl", "audit", "run", "rescore r", "cvdp export"],
+)
+def test_a_dash_is_no_file_to_write(words, tmp_path, monkeypatch, capsys):
+    """A file of that name is hard to remove, and is not what was meant: standard output."""
+    for name in ("rlvr_cvdp", "rlvr_torch", "rlvr_algos"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    monkeypatch.chdir(tmp_path)
+    Path("a.jsonl").write_text('{"id": "toy_a", "completion": "aaaa"}\n')
+    Path("r").mkdir()
+    Path("r/run.json").write_text('{"config": {"run.task": "toy", "run.reward": "toy"}}')
+    plugin = ["--plugin", "toy"] if words.split()[0] in ("score", "eval", "audit", "run") else []
+
+    assert main([*words.split(), *plugin, "--out", "-"]) == 2
+    assert "results were to be written to -.\n  found: no name of a file" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "r"]
+
+
+@pytest.mark.parametrize(
     ("command", "reads"),
     [("score", "--completions"), ("eval", "--completions"), ("audit", "--dataset")],
 )

@@ -22,7 +22,7 @@ from rlvr.log import get, setup
 from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
-from rlvr.records.owner import RunOwnedError, owned
+from rlvr.records.owner import RunOwnedError, check_named, owned
 from rlvr.records.run_directory import RunDir, without_empty_parents
 from rlvr.training.best_checkpoint import best, best_step, sentence
 from rlvr.training.run_json import check_ahead, check_unchanged
@@ -92,6 +92,8 @@ def _fresh(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Begun
     """A new run, in a directory that this process owns."""
     configured = resolve_configuration(args, host)
     held.enter_context(without_empty_parents(Path(args.out or "runs/NAME")))
+    if args.out:
+        check_named(Path(args.out))
     path = Path(args.out) if args.out else make_default_directory(configured)
     left = held.enter_context(owned(path, makes=True))
     directory = RunDir.create(path)

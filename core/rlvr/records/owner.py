@@ -89,6 +89,21 @@ def _read_as(path: Path | str, reads: Mapping[str, Any]) -> str:
     return ""
 
 
+def check_named(path: Path) -> None:
+    """
+    Reject `-` as the place of results: elsewhere that means standard output.
+
+    Raises:
+        ConfigError: Says so.
+    """
+    if str(path) == "-":
+        raise ConfigError(
+            "results were to be written to -.",
+            "found: no name of a file or a folder",
+            "choose one with --out; what a command prints without --out can be redirected",
+        )
+
+
 @contextmanager
 def apart_from_runs(path: Path) -> Iterator[None]:
     """
@@ -99,8 +114,9 @@ def apart_from_runs(path: Path) -> Iterator[None]:
 
     Raises:
         RunOwnedError: It lies in a run directory that another process owns.
-        ConfigError: It is what the run itself has written, or will.
+        ConfigError: It is what the run itself has written, or will, or `-`.
     """
+    check_named(path)
     place = Path(os.path.realpath(path))  # a link leads to what would be written; resolve() loops
     run = next((p for p in (place, *place.parents) if _is_run(p)), None)
     with owned(run) if run is not None else contextlib.nullcontext():
