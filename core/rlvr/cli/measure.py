@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr.border.calls import shown
-from rlvr.cli.train import Options, arguments, listed
+from rlvr.cli.train import Options, arguments, listed, path_of
 from rlvr.errors import ConfigError
 from rlvr.evaluation.compare_models import Evaluation
 from rlvr.log import borrowed, setup
@@ -134,7 +133,7 @@ def evaluate(
 def _source(completions: Answers) -> str | bytes:
     """The path of answers, or what a file of them would hold."""
     if isinstance(completions, str | Path):
-        return os.path.expanduser(completions)
+        return path_of("completions", completions)
     try:
         answers: list[Any] = list(completions)
         if not all(isinstance(answer, Mapping) for answer in answers):

@@ -18,7 +18,7 @@ from typing import Any
 from attrs import field, frozen
 
 from rlvr.border.calls import shown
-from rlvr.config.coerce import coerce, unwrapped
+from rlvr.config.coerce import coerce, fault_of_text, unwrapped
 from rlvr.config.layer import PYTHON, typed_options
 from rlvr.errors import ConfigError
 from rlvr.log import borrowed
@@ -200,7 +200,19 @@ def _taken(flag: Action, value: Any) -> Any:
         of = f"; {_NAMES}" if flag.metavar == "NAME" else ""
         do = "give its .directory" if isinstance(value, FinishedRun) else ""
         raise _refused(name, value, f"neither a text nor a Path{of}", do)
-    return os.path.expanduser(value)  # the shell does it elsewhere
+    return path_of(name, value)
+
+
+def path_of(name: str, value: str | Path) -> str:
+    """
+    A text or a path as a command takes it: with its `~` replaced, which a shell does elsewhere.
+
+    Raises:
+        ConfigError: It can be neither an option nor the name of a file.
+    """
+    if fault := fault_of_text(str(value)):
+        raise _refused(name, value, fault)
+    return os.path.expanduser(value)
 
 
 def _truth(name: str, value: Any) -> bool:

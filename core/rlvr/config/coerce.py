@@ -56,6 +56,14 @@ def unwrapped(value: Any) -> Any:
     return value
 
 
+def fault_of_text(text: str) -> str:
+    """Why a text can name no file and be no one's option; "" if it can."""
+    try:
+        return "a NUL character in it" * (b"\0" in text.encode(errors="surrogateescape"))
+    except UnicodeEncodeError:
+        return "half a character (a lone surrogate) in it"
+
+
 def names_in(text: str, known: Container[str] = ()) -> list[str]:
     """
     The names that a flag gives: `a,b`, or a JSON list where a name has a comma: `["a,b", "c"]`.

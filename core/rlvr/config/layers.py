@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlvr.config.coerce import coerce
+from rlvr.config.coerce import coerce, fault_of_text
 from rlvr.config.files import file_layer
 from rlvr.config.layer import Layer, environment_layer, overrides_layer
 from rlvr.config.schema import OptionSchema, options_of
@@ -107,6 +107,8 @@ def _typed(schema: OptionSchema, value: Any, layer: Layer) -> Any:
         found = coerce(value, schema.wanted, is_typed=layer.is_typed)
     except ValueError as error:
         raise _refused(schema, value, layer.place(schema.key), "") from error
+    if isinstance(found, str) and (fault := fault_of_text(found)):
+        raise _refused(schema, value, layer.place(schema.key), f"found: {fault}")
     return os.path.expanduser(found) if isinstance(found, str) and found[:2] == "~/" else found
 
 
