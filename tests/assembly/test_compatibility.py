@@ -58,6 +58,8 @@ def check(
         ({"draws": False}, "use sampler 'group'"),
         ({"needs": ["reference"], "credit_needs": ["value", "reference"]}, "one of the two to 0"),
         ({"minibatches": 13}, "set train.minibatches to 12 or less"),
+        ({"group_size": 10**6}, "train.problems=3 times sampler.group_size=1000000, and at most"),
+        ({"staleness": 10**12}, "times 1000000000001 steps (run.max_staleness), and at most"),
     ],
 )
 def test_what_cannot_mean_what_it_says_is_refused(settings: Any, said: str) -> None:
@@ -77,6 +79,8 @@ def test_what_cannot_mean_what_it_says_is_refused(settings: Any, said: str) -> N
         {"minibatches": 12},
         {"needs": ["policy", "reference"], "credit_needs": ["policy"]},
         {"staleness": 2},
+        {"staleness": 1000},
+        {"staleness": 10**6, "draws": False, "weighted": False},
         {"staleness": 2, "draws": False, "weighted": False},
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rlvr.config.core import TrainOptions
+from rlvr.config.core import MOST, TrainOptions
 from rlvr.errors import ConfigError
 from rlvr.log import get
 from rlvr.parts import Advantage, Backend, Loss, Sampler, Task
@@ -31,8 +31,8 @@ def check_together(
 
     Raises:
         ConfigError: Truncated sampling under importance ratios, ratios without a sampler that
-            draws from the policy, the reference asked for twice, or more minibatches than a step
-            can have trajectories.
+            draws from the policy, the reference asked for twice, more minibatches than a step
+            can have trajectories, or more rollouts at a time than memory can hold.
     """
     if params.is_truncated and loss.importance_weighted:
         raise ConfigError(
@@ -61,6 +61,14 @@ def check_together(
             f"found: a step has at most {most} trajectories (train.problems={train.problems} "
             f"times sampler.group_size={params.group_size})",
             f"set train.minibatches to {most} or less, or raise train.problems",
+        )
+    if sampler.draws_from_policy and (1 + max_staleness) * most > MOST:
+        ahead = f" times {1 + max_staleness} steps (run.max_staleness)" * bool(max_staleness)
+        raise ConfigError(
+            f"{(1 + max_staleness) * most} rollouts at a time were asked for.",
+            f"found: train.problems={train.problems} times sampler.group_size={params.group_size}"
+            f"{ahead}, and at most {MOST} are held in memory",
+            "set them smaller, and train more steps",
         )
     if max_staleness and sampler.draws_from_policy and not loss.importance_weighted:
         log.warning(

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from attrs import frozen
+from attrs.validators import ge, le
 
 from rlvr.config.fields import option
 from rlvr.errors import VerifierError
@@ -19,7 +20,7 @@ class ToyConfig:
     """Options of the toy task."""
 
     letters: str = option("abcd", "Letters that problems ask for")
-    length: int = option(4, "Length of the right answer")
+    length: int = option(4, "Length of the right answer", validator=[ge(1), le(1000)])
     fail_share: float = option(0.0, "Share of verifications that fail to run (to see what happens)")
 
 

@@ -19,6 +19,7 @@ from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
 from rlvr.concurrency import run_blocking
 from rlvr.config.coerce import names_in
+from rlvr.config.core import MOST
 from rlvr.errors import ConfigError, ExitCode, UnknownNameError, counted
 from rlvr.heartbeat import is_redrawn, redraw, say
 from rlvr.log import setup
@@ -97,8 +98,9 @@ def audited(
 
 def _check(args: argparse.Namespace) -> None:
     for flag, value, least in (("--mutants", args.mutants, 0), ("--repeats", args.repeats, 1)):
-        if value < least:
-            raise ConfigError(f"{flag} {value} was given.", do=f"give a number from {least} on")
+        if not least <= value <= MOST:
+            do = f"give a number from {least} to {MOST}"
+            raise ConfigError(f"{flag} {value} was given.", do=do)
     if not 0 <= args.weak <= 1:
         raise ConfigError(f"--weak {args.weak} was given.", do="give a share from 0 to 1")
 

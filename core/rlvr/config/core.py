@@ -10,6 +10,9 @@ from attrs.validators import ge, gt, le, optional
 
 from rlvr.config.fields import option
 
+MOST = 1_000_000
+"""Rollouts at a time, of a step or an evaluation: each takes about 6 KB besides its text."""
+
 
 @frozen(kw_only=True)
 class RunOptions:
@@ -41,8 +44,8 @@ class RunOptions:
 class TrainOptions:
     """The optimiser and how a batch becomes updates."""
 
-    problems: int = option(8, "Problems a step", unit="problems", validator=ge(1))
-    passes: int = option(1, "Passes over a batch", unit="passes", validator=ge(1))
+    problems: int = option(8, "Problems a step", unit="problems", validator=[ge(1), le(MOST)])
+    passes: int = option(1, "Passes over a batch", unit="passes", validator=[ge(1), le(1000)])
     minibatches: int = option(1, "Optimiser steps a pass", unit="updates", validator=ge(1))
     aggregation: str = option(
         "token",
@@ -63,7 +66,7 @@ class TrainOptions:
 class SamplerOptions:
     """Options of drawing groups of trajectories."""
 
-    group_size: int = option(8, "Trajectories a problem (G)", validator=ge(1))
+    group_size: int = option(8, "Trajectories a problem (G)", validator=[ge(1), le(MOST)])
     max_tokens: int = option(256, "Tokens sampled a turn", unit="tokens", validator=ge(1))
     temperature: float = option(1.0, "Sampling temperature", validator=gt(0))
     top_p: float = option(1.0, "Nucleus mass; below 1 biases ratios", validator=[gt(0), le(1)])
@@ -97,7 +100,9 @@ class VerifyOptions:
 class EvalOptions:
     """Evaluation before, during and after training."""
 
-    samples: int = option(0, "Samples a test problem; 0: no evaluation in a run", validator=ge(0))
+    samples: int = option(
+        0, "Samples a test problem; 0: no evaluation in a run", validator=[ge(0), le(MOST)]
+    )
     every: int = option(
         0, "Steps between evaluations; 0: only before and after training", validator=ge(0)
     )

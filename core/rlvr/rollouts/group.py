@@ -9,6 +9,7 @@ from functools import partial
 
 from rlvr.border.promises import episode_of, reason_of, trajectories_of
 from rlvr.concurrency import all_of, as_they_end, end
+from rlvr.config.core import MOST
 from rlvr.errors import ConfigError
 from rlvr.parts import Policy, Sampler, Task
 from rlvr.rollouts.rollout import check_room, rollout
@@ -135,10 +136,17 @@ async def scored_groups(
     All problems at the same time, order kept; `sampled` is called after the last rollout.
 
     Raises:
-        ConfigError: No problem has a trajectory, and the sampler says why.
+        ConfigError: No problem has a trajectory, and the sampler says why; or they are too many.
         PartError: As `scored_group`.
     """
     left = len(problems)
+    if (asked := left * params.group_size) > MOST:
+        raise ConfigError(
+            f"{asked} rollouts at a time were asked for.",
+            f"found: {left} problems times {params.group_size} samples (eval.samples), and at "
+            f"most {MOST} are held in memory",
+            "draw fewer samples, or set eval.problems",
+        )
 
     def one_more(group: Group) -> None:
         nonlocal left

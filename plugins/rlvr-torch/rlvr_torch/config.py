@@ -39,7 +39,7 @@ class TorchConfig:
         0,
         "CPU threads; 0: one a core (at most OMP_NUM_THREADS), and one for decoding with up to "
         "1 million weights",
-        validator=ge(0),
+        validator=[ge(0), le(4096)],
     )
     microbatch_tokens: int = option(
         8192, "Tokens a forward pass holds (accumulation)", unit="tokens", validator=ge(1)
