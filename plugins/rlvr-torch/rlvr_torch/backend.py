@@ -24,7 +24,7 @@ from rlvr_torch.models.source import ModelSource
 from rlvr_torch.models.weight_storage import WeightStorage
 from rlvr_torch.policy import LiveTorchPolicy, TorchPolicy
 from rlvr_torch.runtime.batch_threads import BatchThreads, decode_cores, suited_budget
-from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
+from rlvr_torch.runtime.device import allow_tf32, choose_device, own_modes, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.runtime.weights_digest import Versions
 from rlvr_torch.training.accumulate import Learner, accumulate, eval_loss, explain_gradient
@@ -60,6 +60,7 @@ class TorchBackend(Backend):
         net: The model; a value head, where a loss asked for one, is no part of it.
     """
 
+    @own_modes()
     def __init__(
         self,
         config: TorchConfig | None,

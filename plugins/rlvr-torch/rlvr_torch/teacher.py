@@ -28,7 +28,7 @@ from rlvr_torch.config import TorchConfig
 from rlvr_torch.hardware.primitives import hardware_of
 from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.batch_threads import BatchThreads, suited_budget
-from rlvr_torch.runtime.device import allow_tf32, choose_device, settled
+from rlvr_torch.runtime.device import allow_tf32, choose_device, own_modes, settled
 from rlvr_torch.runtime.executor import Executor
 from rlvr_torch.training.logprobs import sequence_logprobs, trunk
 from rlvr_torch.training.microbatches import MicroBatchBudget, MicroBatches, check_data
@@ -58,6 +58,7 @@ class TorchTeacher(Teacher):
         image_processor: How the model takes pictures; None: it reads text alone.
     """
 
+    @own_modes()
     def __init__(self, config: TorchConfig | None, context: BuildContext) -> None:
         config = config or TorchConfig()
         config = TorchConfig(**{name: getattr(config, name) for name in _USED})

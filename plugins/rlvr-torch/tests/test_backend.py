@@ -113,6 +113,37 @@ def test_fulfils_the_protocols(make):
     assert isinstance(run(backend.policy()), Policy)
 
 
+# --- what the caller has set in PyTorch ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [torch.inference_mode, torch.no_grad, lambda: torch.device("meta")],
+    ids=["inference", "no_grad", "device"],
+)
+def test_modes_of_the_caller_change_nothing(make, data, mode):
+    """A notebook's cell may stand within one: the same is learnt, bit for bit."""
+    plain = make()
+    run(plain.update(data, WeightedLogprob()))
+    with mode():
+        within = make()
+        run(within.update(data, WeightedLogprob()))
+        run(within.update(data, WeightedLogprob()))
+    run(plain.update(data, WeightedLogprob()))
+
+    assert same_weights(weights(within), weights(plain))
+
+
+def test_another_default_type_of_the_process_is_named(make):
+    """It holds in all threads; the backend would be blamed for what it breaks."""
+    torch.set_default_dtype(torch.float64)
+    try:
+        with pytest.raises(ConfigError, match=r"torch\.set_default_dtype\(torch\.float64\)"):
+            make()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 # --- sampling and training agree ------------------------------------------------------------------
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import torch
 from attrs import evolve
 from torch import Tensor
 
-from rlvr import CheckResult, PrerequisiteError
+from rlvr import CheckResult, ConfigError, PrerequisiteError
 from rlvr_torch.config import TorchConfig
 
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -39,6 +40,27 @@ def choose_device(name: str = "auto") -> torch.device:
             "  try: torch.device=auto, or install a torch build for your GPU (pytorch.org)"
         )
     return torch.device(name)
+
+
+@contextmanager
+def own_modes() -> Iterator[None]:
+    """
+    Undo the modes of the caller's thread: inference, no gradients, a default device.
+
+    For what is made there; all else runs in threads of ours, where they do not hold.
+
+    Raises:
+        ConfigError: The process has another default type than float32, in all threads.
+    """
+    if (default := torch.get_default_dtype()) != torch.float32:
+        raise ConfigError(
+            "a model was to be loaded with PyTorch.",
+            f"found: torch.set_default_dtype({default}) was called, which changes all of it",
+            "call torch.set_default_dtype(torch.float32) before; torch.dtype is the option for "
+            "the type of products",
+        )
+    with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
+        yield
 
 
 def settled(config: TorchConfig, device: torch.device) -> TorchConfig:
