@@ -244,6 +244,7 @@ FINISHED = rlvr.FinishedRun(directory=Path("r"), steps=1, reports={}, best=None)
         (rlvr.train, {"options": {"train.problems": 10**12}}, "train.problems cannot be"),
         (rlvr.train, {"options": {"torch.threads": 10**12}}, "torch.threads cannot be"),
         (rlvr.score, {"golden": True, "options": {"toy.length": 10**12}}, "toy.length cannot be"),
+        (rlvr.train, {"options": {"curve.file": "c" * 201}}, "curve.file cannot be"),
         (rlvr.audit, {"mutants": "many"}, "mutants='many'"),
         (rlvr.audit, {"weak": "x"}, "weak='x'"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import nan
 
 from attrs import frozen
-from attrs.validators import gt, min_len
+from attrs.validators import gt, max_len, min_len
 
 from rlvr.config.fields import option
 from rlvr.install import pip_install
@@ -21,7 +21,9 @@ log = get(__name__)
 class CurveOptions:
     """Place and size of the learning curve's picture."""
 
-    file: str = option("curve.png", "Picture, in the run directory", validator=min_len(1))
+    file: str = option(
+        "curve.png", "Picture, in the run directory", validator=[min_len(1), max_len(200)]
+    )
     width: float = option(8.0, "Width of the picture", unit="inches", validator=gt(0))
     height: float = option(4.5, "Height of the picture", unit="inches", validator=gt(0))
     dpi: int = option(110, "Pixels an inch", validator=gt(0))

@@ -86,6 +86,9 @@ def test_a_folder_without_a_model_is_refused_as_one(kind, tmp_path):
         ("gpt2", r"hf:PATH_OR_ID \(such as hf:gpt2\), gpt2:PATH"),
         ("gpt2:gpt2", "a model of Hugging Face's hub is hf:gpt2"),
         ("hf:", "cannot use the model 'hf:'"),
+        (f"hf:{'h' * 300}", "found: File name too long"),
+        (f"hf:{'h' * 97}", "found: no such folder\n.* at most 96 characters"),
+        (f"gpt2:{'g' * 300}", "found: File name too long"),
         ("llama:x", "it takes hf:PATH_OR_ID, gpt2:PATH"),
         ("gpt2:new?depth=3", "unknown key 'depth'"),
         ("gpt2:new?layers=many", "layers must be a whole number, got 'many'"),
@@ -97,6 +100,12 @@ def test_specs_that_mean_nothing(spec, message):
     """What was given is named, with what would be right."""
     with pytest.raises(ConfigError, match=message):
         ModelSource.parse(spec)
+
+
+def test_a_tokenizer_whose_name_is_too_long():
+    """It is told as one that cannot be read, not as the backend's fault."""
+    with pytest.raises(BackendError, match=r"no.* readable tokenizer: .*too long"):
+        ModelSource.parse(f"gpt2:new?tokenizer={'t' * 300}").tokenizer()
 
 
 def test_model_and_tokenizer_must_belong_together(model, tmp_path):

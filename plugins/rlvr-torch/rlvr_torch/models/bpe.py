@@ -79,9 +79,9 @@ class BytePairTokenizer(Tokenizer):
         Raises:
             BackendError: There are no such files, or they hold no byte-level BPE.
         """
-        file = path / "tokenizer.json" if path.is_dir() else path
         vocab, merges = path / "vocab.json", path / "merges.txt"
         try:
+            file = path / "tokenizer.json" if path.is_dir() else path
             if file.is_file():
                 return cls(tokenizers.Tokenizer.from_file(str(file)))
             if vocab.is_file() and merges.is_file():

@@ -23,15 +23,19 @@ from rlvr_torch.models.lora.adapters import (
 )
 from rlvr_torch.models.lora.base_model import named_base
 
-_HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w.-]+)?")
+_HUB_ID = re.compile(r"(?=.{1,96}\Z)[\w-][\w.-]*(/[\w.-]+)?")
+_NOTHING = "no such folder"
 _OF_A_MODEL = ("config.json", ADAPTER_CONFIG, "tokenizer.json", "vocab.json")
 """Files of which at least one is in a model's folder, even in a damaged one."""
 
 
 def found_instead(directory: Path) -> str:
     """What stands where a model's folder was to be, "" where one may be there."""
-    if not directory.is_dir():
-        return "a file" if directory.exists() else "no such folder"
+    try:
+        if not directory.is_dir():
+            return "a file" if directory.exists() else _NOTHING
+    except OSError as error:  # a name that is too long, a folder that nobody may look into
+        return str(error.strerror)
     if any((directory / name).is_file() for name in _OF_A_MODEL):
         return ""
     if (directory / "run.json").is_file():
@@ -59,11 +63,11 @@ class HFSource:
         """
         directory = Path(where).expanduser()
         found = found_instead(directory)
-        if found and (directory.exists() or not _HUB_ID.fullmatch(where)):
+        if found and (found != _NOTHING or not _HUB_ID.fullmatch(where)):
             raise ConfigError(
                 f"the model 'hf:{where}' was asked for\n  found: {found}\n"
                 "  give the folder that holds config.json, model.safetensors and "
-                "tokenizer.json, or an id of the hub (OWNER/NAME)"
+                "tokenizer.json, or an id of the hub (OWNER/NAME, at most 96 characters)"
             )
         if found:
             return cls(where=where, tokenizer_at=where, config=check_lora(config), seed=seed)
