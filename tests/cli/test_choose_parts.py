@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 
 import pytest
 
+from rlvr import PluginError
+from rlvr.assembly.configure import configure
+from rlvr.config.layers import Layer
+from rlvr.plugins.host import PluginHost
 from tests.cli.conftest import toy_with_presets
 
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
@@ -45,6 +50,56 @@ def test_the_algorithms_own_part_may_be_named(plugin_site):
     rows, _ = show(plugin_site, "--plugin", "toy", "--algo", "grpo", "run.loss=algos/grpo")
 
     assert rows["grpo.clip_high"] == (0.28, "algorithm grpo")
+
+
+TWINS = """
+    from attrs import frozen
+    from rlvr import AlgorithmSpec, BackendSpec, CallbackSpec, CheckpointerSpec, hookimpl
+
+    RLVR_API = 1
+
+    @hookimpl
+    def rlvr_callbacks():
+        yield CallbackSpec(name="curve", target="none:Here")
+
+    @hookimpl
+    def rlvr_checkpointers():
+        yield CheckpointerSpec(name="file", target="none:Here")
+
+    @hookimpl
+    def rlvr_algorithms():
+        yield AlgorithmSpec(name="grpo", advantage="group", loss="grpo", sampler="group")
+
+    @hookimpl
+    def rlvr_backends():
+        yield BackendSpec(name="torch", target="none:Here")
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "asked"),
+    [
+        ("callbacks", "curve", "--callback builtin/curve"),
+        ("checkpointer", "file", "run.checkpointer=builtin/file"),
+        ("algo", "grpo", "--algo algos/grpo"),
+        ("backend", "torch", "--backend torch/torch"),
+    ],
+)
+def test_a_default_means_our_part_whoever_has_another_of_its_name(site_here, option, name, asked):
+    """A plugin changes no run that does not name its parts; a name that is typed must be clear."""
+    pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
+    site_here.add("twin", TWINS)
+    host = PluginHost.load()
+    args = Namespace(plugin="toy", overrides=[])
+
+    assert {part.provider for part in configure(args, host).chosen.parts()} <= {
+        *("builtin", "algos", "torch")
+    }
+    args.base = Layer("run r", {f"run.{option}": [name] if option == "callbacks" else name})
+    configure(args, host)  # the value of a run that goes on
+    args.overrides = [f"run.{option}={name}"]
+    with pytest.raises(PluginError, match=f"offered by 2 plugins.*\n.*{asked}"):
+        configure(args, host)
 
 
 def test_an_unknown_loss_suggests(plugin_site):

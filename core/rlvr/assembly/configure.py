@@ -41,6 +41,7 @@ from rlvr.config.part_flags import PartFlags, part_layer, unknown_flag
 from rlvr.errors import ConfigError, PluginError, UnknownNameError
 from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
+from rlvr.plugins.known import home_of
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
 from rlvr.specs import PartSpec, TaskSpec
@@ -91,9 +92,10 @@ def configure(
             f"installed: {', '.join(tasks) or 'no task plugin'}",
             f"try: rlvr run --plugin {tasks[0]} --algo grpo" if tasks else "install one: rlvr-cvdp",
         )
-    said = {key.removeprefix("run.") for layer in given for key in layer.values}
+    base = getattr(args, "base", None)  # the options of a run that is resumed or evaluated
+    said = {key.removeprefix("run.") for y in given if y is not base for key in y.values}
     optional = {*_PARTS} - said if is_partial else set[str]()
-    chosen, missing = _choose(registry, first, needs, optional)
+    chosen, missing = _choose(registry, first, needs, optional, said)
     if plugin := getattr(args, "plugin", None):
         _check_plugin(plugin, chosen.task, registry)
     if reads_data:
@@ -103,7 +105,7 @@ def configure(
         picked = parts_of(vetted_layers(chosen, first, preset), given)
         if picked:
             first = attrs.evolve(first, **picked)
-            chosen, missing = _choose(registry, first, needs, optional)
+            chosen, missing = _choose(registry, first, needs, optional, said | picked.keys())
     specs: dict[str, type] = dict(CORE_OPTIONS)
     declare(specs, chosen.parts())
     if flags.given:
@@ -119,13 +121,13 @@ def configure(
     chosen = choose_teachers(chosen, [*vetted, *given], specs, host)
     declare(specs, chosen.teachers)
     if needs == "run":
-        base = getattr(args, "base", None)  # parts that are not those of before: the run says which
+        # parts that are not those of before: the run says which
         given = [without_foreign(y, specs, registry) if y is base else y for y in given]
         refuse_foreign(given, specs, registry)
     else:
         given = [without_foreign(layer, specs, registry) for layer in given]
     options = resolve(specs, [*vetted, *given])
-    if needs in ("run", "eval") and getattr(args, "base", None) is None:
+    if needs in ("run", "eval") and base is None:
         fitted = fitted_layers(chosen, options, given, trains=needs == "run")
         typed = len(vetted) - (preset is not None)  # a preset that a person named outranks them
         if fitted:
@@ -231,17 +233,26 @@ def _first_look(given: Sequence[Layer], host: PluginHost) -> RunOptions:
 
 
 def _choose(
-    registry: Registry, run: RunOptions, needs: str, optional: Collection[str]
+    registry: Registry,
+    run: RunOptions,
+    needs: str,
+    optional: Collection[str],
+    said: Collection[str],
 ) -> tuple[Chosen, tuple[str, ...]]:
-    """The chosen parts; and for missing parts of `optional` (options of `run`) the reason."""
+    """
+    The chosen parts; and for missing parts of `optional` (options of `run`) the reason.
+
+    A name that is not `said` is a default: of several parts called so it means rlvr's own.
+    """
     errors: list[PluginError] = []
     missing: list[str] = []
 
     def find(kind: str, name: str, of: str = "") -> Any:
+        option = {"algorithm": "algo", "callback": "callbacks"}.get(kind, kind)
         try:
-            return registry.find(kind, name, of)
+            return registry.find(kind, name, of or ("" if option in said else home_of(kind, name)))
         except PluginError as error:
-            if {"algorithm": "algo", "callback": "callbacks"}.get(kind, kind) in optional:
+            if option in optional:
                 missing.append(str(error))
             else:
                 errors.append(error)

@@ -78,6 +78,12 @@ COMMANDS: Mapping[str, str] = {"tinker-server": "rlvr-tinker-server"}
 """Command of a plugin that is a word of its own (`rlvr NAME`) to distribution."""
 
 
+def home_of(kind: str, name: str) -> str:
+    """The plugin whose part is meant where a default has this name, which no person typed."""
+    distribution = distribution_for(kind, name)
+    return next((plugin for plugin, one in PLUGINS.items() if one == distribution), "builtin")
+
+
 def distribution_for(kind: str, name: str) -> str | None:
     """The distribution to install for a name such as `grpo` or `algos/grpo`; None: not ours."""
     provider, _, bare = name.rpartition("/")
