@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -255,12 +256,35 @@ def test_failures_of_one_kind_are_one_line_and_a_count(
     runner.tell_failures()
 
     lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    shown = [line for line in lines if line["event"] == "verification_failed"]
     told = [line["count"] for line in lines if line["event"] == "verifications_failed"]
     assert all(isinstance(outcome, Failed) for outcome in outcomes)
-    assert len(shown) == min(kinds, 5)
+    assert len({line["reason"] for line in lines}) == len(lines) == kinds
     assert len(told) == kinds
     assert sum(told) == 2 * len(texts)
+
+
+@pytest.mark.parametrize(
+    ("settings", "events"),
+    [
+        ({}, []),
+        ({"max_failures": 1.0}, ["verification_failed", "verifications_failed"]),
+        ({"begun": -100.0}, ["verification_failed"]),
+    ],
+)
+def test_the_reason_of_a_failure_is_told_once(
+    settings: dict[str, float], events: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the error that ends the command, else by the log; late failures at once."""
+    setup(json=True)
+    runner = VerificationRunner(reward=Faulty(), **settings)  # type: ignore[arg-type]
+    outcomes = score(runner, "raise no b", "raise no b")
+    with suppress(VerifierError):
+        runner.check_failures(outcomes)
+    runner.tell_failures()
+
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["event"] for line in lines] == events
+    assert sum("reason" in line for line in lines) == len(events[:1])
 
 
 @pytest.mark.parametrize("text", ["a", "true", "false", "none"])

@@ -207,7 +207,7 @@ def _exit_code(sides: Iterable[Evaluated]) -> int:
         said = explain(
             f"{len(failed)} of {counted(len(outcomes), 'verification')} could not run "
             f"(at most {side.max_failures:.0%} may).",
-            f"found: {failed[0].reason}",
+            "the log above says why",
             "what could be judged is reported; verify.max_failures=SHARE allows more",
         )
         say(f"rlvr: {said}    (exit {int(ExitCode.VERIFIER)})")

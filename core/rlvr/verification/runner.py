@@ -34,6 +34,18 @@ _VARIES = re.compile(r"'[^']*'|\"[^\"]*\"|\b(True|False)\b|[-+]?\d[\w.+-]*")
 """What differs between reasons of one kind: quoted texts, numbers, truth values."""
 _KINDS = 5
 """Kinds of failures that are shown."""
+_SOON_S = 10.0
+"""A failure within this time is shown when it is known whether it ends the command."""
+
+
+@define
+class _Kind:
+    """Failures of one kind: the first of them, how many, and whether that was shown."""
+
+    problem: str
+    reason: str
+    count: int = 0
+    is_told: bool = False
 
 
 @define
@@ -48,7 +60,8 @@ class VerificationRunner:
         deadline_s: The runner cancels a verification after this, a failure to run (`verdict_of`).
         max_failures: Share of the verifications of one call that may fail to run.
         running: Verifications that have not ended, for `stop`; copies (`at`) share it.
-        failures: First reason and count of the failures of each kind; copies share it.
+        failures: Failures by kind; copies share it.
+        begun: When the first verification could begin, `time.monotonic()`.
     """
 
     reward: RewardFn
@@ -61,7 +74,8 @@ class VerificationRunner:
     status: RunStatus = field(factory=RunStatus)
     slots: Slots = field(default=Factory(lambda self: Slots(count=self.workers), takes_self=True))
     running: set[asyncio.Task[Any]] = field(factory=set)
-    failures: dict[str, tuple[str, int]] = field(factory=dict)
+    failures: dict[str, _Kind] = field(factory=dict)
+    begun: float = field(factory=time.monotonic)
     _flying: SingleFlight[Outcome] = field(factory=SingleFlight, init=False)
 
     def at(self, step: int, history: Mapping[str, PassRate]) -> VerificationRunner:
@@ -131,27 +145,39 @@ class VerificationRunner:
             return 0.0
 
     def check_failures(self, outcomes: Sequence[Outcome]) -> None:
-        """Raise `VerifierError` when too many of the outcomes are failures to run."""
+        """Raise `VerifierError` if too many of the outcomes are failures to run, else show them."""
         failed = [o for o in outcomes if isinstance(o, Failed)]
         if failed and len(failed) > self.max_failures * len(outcomes):
-            spec = spec_of(self.reward, "reward")
-            plugin = "NAME" if spec is None else spec.provider
             more = "; verify.max_failures=SHARE allows more"
+            if len(self.failures) == 1:  # the error says it
+                self.failures.clear()
             raise VerifierError(
                 f"{len(failed)} of {counted(len(outcomes), 'verification')} could not run "
                 f"(at most {self.max_failures:.0%} may).",
                 f"found: {failed[0].reason}",
-                f"try: rlvr doctor; rlvr plugins check {plugin}"
-                f"{more if len(failed) < len(outcomes) else ''}",
+                f"try: {self._cure()}{more if len(failed) < len(outcomes) else ''}",
             )
+        self._tell_first()
+
+    def _cure(self) -> str:
+        spec = spec_of(self.reward, "reward")
+        return f"rlvr doctor; rlvr plugins check {'NAME' if spec is None else spec.provider}"
+
+    def _tell_first(self) -> None:
+        """Log the first failure of each kind, once."""
+        for kind in list(self.failures.values())[:_KINDS]:
+            if not kind.is_told:
+                kind.is_told = True
+                log.warning("verification_failed", problem=kind.problem, reason=kind.reason)
 
     def tell_failures(self) -> None:
-        """Log how often each kind of failure came, where that was more than once."""
-        for reason, count in list(self.failures.values())[:_KINDS]:
-            if count > 1:
-                log.warning("verifications_failed", count=count, reason=reason)
+        """Log how often each kind of failure came, with the first of it if that was not logged."""
+        for kind in list(self.failures.values())[:_KINDS]:
+            if kind.count > 1 or not kind.is_told:
+                told = {} if kind.is_told else {"reason": kind.reason, "do": self._cure()}
+                log.warning("verifications_failed", count=kind.count, first=kind.problem, **told)
         if len(self.failures) > _KINDS:
-            rest = sum(count for _, count in list(self.failures.values())[_KINDS:])
+            rest = sum(kind.count for kind in list(self.failures.values())[_KINDS:])
             log.warning("verifications_failed", count=rest, reason="others")
 
     async def _one(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:
@@ -159,6 +185,8 @@ class VerificationRunner:
             return await self._stored(problem, trajectory, rank)
         finally:
             self.status.verify_done += 1
+            if self.failures and time.monotonic() - self.begun > _SOON_S:
+                self._tell_first()
 
     async def _stored(self, problem: Problem, trajectory: Trajectory, rank: Rank) -> Outcome:
         if trajectory.finish == "error":
@@ -188,14 +216,11 @@ class VerificationRunner:
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
 
     def _unverified(self, problem: Problem, reason: str) -> Failed:
-        """The failure; the first one of its kind is shown, and later all are counted."""
+        """The failure, counted with those of its kind."""
         bare = reason.removeprefix(f"{problem.id}: ")
         same = re.sub(rf"(?<!\w){re.escape(problem.id)}(?!\w)", "...", bare)
-        kind = _VARIES.sub("...", same)
-        first, count = self.failures.get(kind, (bare, 0))
-        self.failures[kind] = (first, count + 1)
-        tell = log.warning if not count and len(self.failures) <= _KINDS else log.debug
-        tell("verification_failed", problem=problem.id, reason=reason)
+        self.failures.setdefault(_VARIES.sub("...", same), _Kind(problem.id, bare)).count += 1
+        log.debug("verification_failed", problem=problem.id, reason=reason)
         return Failed(reason=reason)
 
     async def _verify(
