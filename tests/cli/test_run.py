@@ -93,13 +93,15 @@ def test_plain_lines_without_a_terminal(two_steps: tuple[Done, Path]) -> None:
 
 
 def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Path) -> None:
-    """The first line names it, also where the model cannot be loaded; a summary follows it."""
+    """The first line names it; where the model cannot be loaded, the directory is taken back."""
     done = rlvr("run", "--plugin", "toy", "--out", "r", "--model", "gpt2:new?tokenizer=none.json")
     lines = done.stderr.splitlines()
     assert done.returncode != 0
     assert lines[0].startswith("builtin/toy grpo on gpt2:new?tokenizer=none.json, ")
     assert lines[0].endswith("in r")
     assert any("none.json" in line for line in lines[1:])
+    assert "no run began, and nothing of it stays in r" in lines
+    assert not (tmp_path / "r").exists()
 
 
 def start(tmp_path: Path, *words: str, files: Files | None = None) -> Started:

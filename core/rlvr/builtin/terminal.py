@@ -70,6 +70,11 @@ class LineProgress:
         told = f"{name} {run.algo} on {run.model}"
         self.say(f"{told}, {counted(run.steps, 'step')}, in {directory}")
 
+    def end(self, directory: Path) -> None:
+        """Take back the directory that `begin` named, where no run began in it."""
+        if not (directory / "run.json").exists():
+            self.say(f"no run began, and nothing of it stays in {directory}")
+
     @hookimpl
     def rlvr_run_started(self, run: RunInfo) -> None:
         self._steps = run.steps

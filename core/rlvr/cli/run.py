@@ -82,6 +82,7 @@ def trained(args: argparse.Namespace, host: PluginHost) -> tuple[Finished, Confi
         if display is not None:
             host.register_observer(display, "progress")
             display.begin(configured, directory.path)
+            held.callback(display.end, directory.path)
         if previous is None and (other := other_sampling(configured)):
             log.info("model_was_sampled_otherwise", **other)
         finished = run_session(configured, directory, status, resume=previous is not None)
