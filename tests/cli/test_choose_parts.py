@@ -72,7 +72,7 @@ TWINS = """
 
     @hookimpl
     def rlvr_backends():
-        yield BackendSpec(name="torch", target="none:Here")
+        yield BackendSpec(name="torch", target="none:Here", default_model="twin:model")
 """
 
 
@@ -88,13 +88,13 @@ TWINS = """
 def test_a_default_means_our_part_whoever_has_another_of_its_name(site_here, option, name, asked):
     """A plugin changes no run that does not name its parts; a name that is typed must be clear."""
     pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
-    site_here.add("twin", TWINS)
+    site_here.add("a_twin", TWINS)  # whose parts come first
     host = PluginHost.load()
     args = Namespace(plugin="toy", overrides=[])
 
-    assert {part.provider for part in configure(args, host).chosen.parts()} <= {
-        *("builtin", "algos", "torch")
-    }
+    configured = configure(args, host)
+    assert {p.provider for p in configured.chosen.parts()} <= {"builtin", "algos", "torch"}
+    assert "preset starter" in configured.options.origin.values()
     args.base = Layer("run r", {f"run.{option}": [name] if option == "callbacks" else name})
     configure(args, host)  # the value of a run that goes on
     args.overrides = [f"run.{option}={name}"]

@@ -16,7 +16,7 @@ from rlvr.config.schema import options_of
 from rlvr.errors import PluginError, RlvrError, UnknownNameError
 from rlvr.log import get
 from rlvr.plugins.host import PluginHost
-from rlvr.plugins.known import MODELS
+from rlvr.plugins.known import MODELS, home_of
 from rlvr.plugins.registry import Registry
 from rlvr.records.read_runs import is_run, trained_at, weights_of
 from rlvr.records.run_directory import RunDir
@@ -51,7 +51,8 @@ def backend_for_model(model: str, host: PluginHost) -> str | None:
 
 def default_model(backend: str, host: PluginHost) -> str:
     """Default model of an installed backend, such as a server's only one; "": the starter."""
-    for spec in host.backends():
+    home = home_of("backend", backend)  # a default's, if several are called so
+    for spec in sorted(host.backends(), key=lambda spec: spec.provider != home):
         if backend in (spec.name, spec.full_name):
             found = ""
             if spec.find_model is not None:
