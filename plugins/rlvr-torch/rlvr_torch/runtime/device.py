@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import torch
@@ -59,7 +59,9 @@ def own_modes() -> Iterator[None]:
             "call torch.set_default_dtype(torch.float32) before; torch.dtype is the option for "
             "the type of products",
         )
-    with torch.inference_mode(False), torch.enable_grad(), torch.device("cpu"):
+    cpu = torch.device("cpu")
+    is_moved = torch.get_default_device() != cpu  # else compiled code would depend on this mode
+    with torch.inference_mode(False), torch.enable_grad(), cpu if is_moved else nullcontext():
         yield
 
 
