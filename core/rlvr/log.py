@@ -53,7 +53,7 @@ def borrowed() -> Iterator[None]:
     """
     import structlog
 
-    global _borrowers, _lender
+    global _borrowers, _latest, _lender
     open_closed()
     with _BORROWING:
         if not _borrowers:
@@ -65,6 +65,7 @@ def borrowed() -> Iterator[None]:
             yield
     finally:
         _steps.reset(before)
+        _latest = _steps.get(_latest)  # those of a command that this one ran within
         with _BORROWING:
             _borrowers -= 1
             if not _borrowers:

@@ -313,8 +313,12 @@ def test_a_command_within_another_takes_no_events_of_it(tmp_path):
             log.setup(run_file=tmp_path / "inner")
             log.get("t").info("inner")
         log.get("t").info("outer")
+        thread = threading.Thread(target=log.get("t").info, args=("outer's thread",))
+        thread.start()
+        thread.join()
 
-    assert [event["event"] for event in lines(tmp_path / "outer")] == ["outer"]
+    events = [event["event"] for event in lines(tmp_path / "outer")]
+    assert events == ["outer", "outer's thread"]
 
 
 @pytest.mark.parametrize("key", ["prompt", "completion", "messages", "text", "answer"])

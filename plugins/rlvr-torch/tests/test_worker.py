@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 
 import pytest
+import structlog
 
+from rlvr import log
 from rlvr_torch.runtime.executor import Executor
 
 
@@ -43,6 +46,28 @@ def test_work_is_done_in_the_order_it_was_asked_for():
 
     asyncio.run(main())
     assert seen == ["a began", "a ended", "b began", "b ended"]
+
+
+def test_events_of_the_work_go_to_the_callers_log(tmp_path):
+    """Of two runs in threads, each has its own `events.jsonl`; a skipped update belongs to one."""
+    ready = threading.Barrier(2)
+
+    def run(name):
+        with log.borrowed():
+            log.setup(run_file=tmp_path / name)
+            ready.wait(10)
+            asyncio.run(Executor().run(lambda _: structlog.get_logger().warning(f"of_{name}")))
+            ready.wait(10)
+
+    threads = [threading.Thread(target=run, args=name) for name in "ab"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+
+    for name in "ab":
+        (line,) = (tmp_path / name).read_text().splitlines()
+        assert json.loads(line)["event"] == f"of_{name}"
 
 
 def test_cancelled_work_that_gives_up_has_ended_before_the_caller_goes_on():

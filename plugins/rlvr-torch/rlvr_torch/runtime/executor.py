@@ -7,6 +7,7 @@ of BLAS threads.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,10 @@ class Executor:
         is known.
         """
         cancelled = threading.Event()
-        future = asyncio.get_running_loop().run_in_executor(self._threads, work, cancelled.is_set)
+        here = contextvars.copy_context()  # what it logs goes to the log of the caller's run
+        future = asyncio.get_running_loop().run_in_executor(
+            self._threads, here.run, work, cancelled.is_set
+        )
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
