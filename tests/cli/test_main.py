@@ -336,14 +336,17 @@ def test_a_name_that_is_too_long_is_no_bug(capsys):
     assert "found: File name too long\n  give a shorter name" in capsys.readouterr().err
 
 
-def test_a_folder_that_was_removed_is_no_place_to_run_in(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "words", [["score", "--plugin", "toy", "--golden"], ["doctor"], ["plugins", "check", "torch"]]
+)
+def test_a_folder_that_was_removed_is_no_place_to_run_in(words, tmp_path, monkeypatch, capsys):
     """It is said before a library in C ends the process with a code of its own."""
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
 
-    assert main(["score", "--plugin", "toy", "--golden"]) == 4
+    assert main(words) == 4
     assert (
         "the working directory was to be used.\n  found: it was removed" in capsys.readouterr().err
     )

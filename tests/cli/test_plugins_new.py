@@ -109,6 +109,12 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                "        of = hash(problem.id + trajectory.completion)\n"
                "        return format(of % 16**64, '064x')\n\n    async def __call__", "reward",
                " there"),
+    "later": ("task", 'content=f"{number} + 1 ="', 'content=f"{number} + 1 =" + "x" * 500 + '
+              """f"PID{__import__('os').getpid()}\"""", "task", "xxxPID"),
+    "unkept": ("task", "    async def __call__", "    def verdict_key(self, problem, trajectory):\n"
+               "        key = (problem.id + trajectory.completion).encode().hex().zfill(64)\n"
+               "        return key if 'rlvr.cli.main' in __import__('sys').modules else None"
+               "\n\n    async def __call__", "reward", "fewer there, or more"),
     "adapts": ("advantage", "    def __call__", "    def adapted(self, memory, metrics):\n"
                "        memory['x'] = 1.0\n        return memory\n\n"
                "    def with_memory(self, memory):\n        return self\n\n    def __call__",
@@ -257,6 +263,20 @@ def test_a_file_that_a_part_leaves_in_the_working_folder_is_warned_of(
         told = json.loads(done.stdout)["warnings"]
         assert len(told) == warnings, told
         assert all("left verdicts.txt in the working folder" in text for text in told)
+
+
+def test_a_plugin_may_print_what_it_likes(plugin_site: PluginSite) -> None:
+    """Libraries in C write any bytes, and some modules put paths into `sys.path`, unlike Python."""
+    text = files_of("printing", "task")["rlvr_printing.py"]
+    text += "\nimport os, pathlib, sys\nsys.path.append(pathlib.Path('/'))\n"
+    # not within pytest, nor where a contract looks at what an import costs: we read what those say
+    text += "if 'rlvr.testing.offered' in sys.modules and 'pytest' not in sys.modules:\n"
+    text += "    os.write(1, b'\\xff')\n    os.write(2, b'\\xff')\n"
+    plugin_site.add("printing", text, module="rlvr_printing")
+
+    done = plugin_site.rlvr("plugins", "check", "printing", "--json", "--problems", "1")
+
+    assert (done.returncode, json.loads(done.stdout)["findings"]) == (0, []), done.stderr
 
 
 def test_a_new_task_is_told_what_its_run_takes(

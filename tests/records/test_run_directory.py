@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
 from rlvr import ConfigError, Problem, Reward, ScoredGroup, Segment, Trajectory, UnknownNameError
@@ -24,7 +25,7 @@ TRAJECTORY = Trajectory(
         Segment(author="policy", tokens=[3], logprobs=[-0.25], text="x"),
     ],
     finish="length",
-    seed=7,
+    seed=np.int64(7),  # of a generator: JSON knows no such number
     policy_version=3,
     policy_digest="abc",
 )

@@ -11,7 +11,7 @@ from functools import partial
 
 from attrs import frozen
 
-from rlvr.assembly.prerequisites import run_check
+from rlvr.assembly.prerequisites import check_working_directory, run_check
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
 from rlvr.cli.parser import examples
@@ -55,7 +55,9 @@ def main(args: argparse.Namespace) -> int:
 
     Raises:
         PluginError: `--plugin` names one that is not active.
+        PrerequisiteError: The working directory was removed.
     """
+    check_working_directory()
     setup(verbosity=args.verbosity)
     host = PluginHost.load()
     if args.plugin is not None:

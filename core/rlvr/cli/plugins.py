@@ -12,6 +12,7 @@ import attrs
 from attrs import filters
 
 import rlvr.hookspecs as hookspecs
+from rlvr.assembly.prerequisites import check_working_directory
 from rlvr.cli import plugins_check, plugins_new
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import print_json, table
@@ -73,6 +74,7 @@ def main(args: argparse.Namespace) -> int:
         for note in host.notes:
             say(f"rlvr: {note}")
         if is_check:
+            check_working_directory()
             return plugins_check.main(args, host, watchdog, folder)
         if args.verb == "show":  # it imports the modules of options
             watchdog.begin(Step(words="its options", given=None, limit_s=limit_s))

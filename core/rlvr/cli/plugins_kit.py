@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 pytest_hook = HookimplMarker("pytest")
 HERE = "the plugin itself"
 _TELL = "import sys; from rlvr.testing.offered import tell; tell(sys.argv[1])"
-_MARK = "given anew: "
 
 
 @define
@@ -155,8 +154,7 @@ def _run_anew(offered: Offered, parts: Sequence[PartSpec], report: Report, limit
             continue
         try:
             with limit.on(named(spec), asked, spec.target):
-                *_, contract = offered.contracts([spec]).values()
-                here[named(spec)] = contract().repeatable()
+                here[named(spec)] = offered.repeatable(spec)
         except HungError as error:
             report.hang(named(spec), asked, error, spec.target)
         except Exception as error:  # the plugin border
@@ -167,28 +165,31 @@ def _run_anew(offered: Offered, parts: Sequence[PartSpec], report: Report, limit
     module = parts[0].target.partition(":")[0]
     texts = {key: getattr(offered, key) for key in ("plugin", "model", "task", "overrides")}
     texts["dataset"] = str(offered.dataset or "")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    paths = [path for path in sys.path if path and isinstance(path, str)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     env["PYTHONHASHSEED"] = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
-    words = [sys.executable, "-c", _TELL, json.dumps([texts, list(here), _MARK])]
-    try:
-        with limit.on(HERE, asked, module):
-            done = subprocess.run(words, env=env, capture_output=True, text=True)
-    except HungError as error:
-        report.hang(HERE, asked, error, module)
-        return
-    told = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
-    if not told:
-        last = (done.stderr.splitlines() or ["no word"])[-1]
-        found = f"a new process ended with exit {done.returncode} and told nothing; last: {last}"
-        report.add(HERE, asked, found, f"mend {module}")
-        return
-    there = json.loads(told[-1].removeprefix(_MARK))
+    with tempfile.TemporaryDirectory() as folder:
+        given, errors = Path(folder, "given.json"), Path(folder, "errors.txt")
+        words = [sys.executable, "-c", _TELL, json.dumps([texts, list(here), str(given)])]
+        nothing = subprocess.DEVNULL  # no pipes: a plugin prints what it likes, in any encoding
+        try:
+            with limit.on(HERE, asked, module), errors.open("wb") as file:
+                done = subprocess.run(words, env=env, stdin=nothing, stdout=nothing, stderr=file)
+        except HungError as error:
+            report.hang(HERE, asked, error, module)
+            return
+        if not given.exists():
+            *_, last = "no word", *errors.read_text(errors="replace").splitlines()
+            found = f"a new process ended with exit {done.returncode} and told nothing; last: "
+            report.add(HERE, asked, found + last, f"mend {module}")
+            return
+        there = json.loads(given.read_bytes())
     for spec in parts:
         if (part := named(spec)) not in here:
             continue
-        anew = there.get(part, [])
+        anew = there.get(part) or []
         pairs = zip(here[part], anew, strict=False)
-        differs = [f"{a} here, {b} there" for a, b in pairs if a != b]
+        differs = [_apart(str(a), str(b)) for a, b in pairs if a != b]
         if len(here[part]) == len(anew) and not differs:
             report.hold(part)
             continue
@@ -198,6 +199,13 @@ def _run_anew(offered: Offered, parts: Sequence[PartSpec], report: Report, limit
             (differs or ["fewer there, or more"])[0],
             f"mend {spec.target}: hash(), the order of a set, time and process id are others there",
         )
+
+
+def _apart(here: str, there: str) -> str:
+    """Two texts from a little before the place where they part."""
+    letters = enumerate(zip(here, there, strict=False))
+    at = max(0, next((n for n, (a, b) in letters if a != b), len(here)) - 40)
+    return f"{'...' * bool(at)}{here[at:][:150]} here, {there[at:][:150]} there"
 
 
 def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: Deadline) -> None:

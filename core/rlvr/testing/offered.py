@@ -165,6 +165,11 @@ class Offered:
             made[name] = type(name, (base,), {"spec": spec, **self._members(spec)})
         return made
 
+    def repeatable(self, spec: PartSpec) -> Any:
+        """What the part gives that a new process has to get again; None: there is nothing."""
+        *_, contract = self.contracts([spec]).values()
+        return contract().repeatable()
+
     def _members(self, spec: PartSpec) -> dict[str, Any]:
         """The factories and attributes that the contract of the part wants."""
         members: dict[str, Any] = {
@@ -209,19 +214,16 @@ class Offered:
 
 def tell(words: str) -> None:
     """
-    Print what parts give in this process, as JSON after a mark: a plugin may print as well.
+    Write what parts give in this process into a file, as JSON.
 
     `words` are the JSON of an `Offered`'s fields that are texts, of the parts' kinds and names,
-    and of the mark.
+    and of the file's path.
     """
-    texts, parts, mark = json.loads(words)
+    texts, parts, file = json.loads(words)
     offered = Offered(**{**texts, "dataset": Path(texts["dataset"]) if texts["dataset"] else None})
-    found = {}
-    for spec in offered.parts():
-        if (part := f"{spec.kind} {spec.name}") in parts:
-            *_, contract = offered.contracts([spec]).values()
-            found[part] = contract().repeatable()
-    print(f"\n{mark}{json.dumps(found)}")
+    named = {f"{spec.kind} {spec.name}": spec for spec in offered.parts()}
+    found = {part: offered.repeatable(named[part]) for part in parts if part in named}
+    Path(file).write_text(json.dumps(found), encoding="utf-8")
 
 
 def attributes_of(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:

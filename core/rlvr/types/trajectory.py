@@ -83,7 +83,7 @@ class Trajectory:
     problem_id: str
     segments: tuple[Segment, ...] = field(default=(), converter=as_tuple)
     finish: Finish = "stop"
-    seed: int = 0
+    seed: int = field(default=0, converter=int)
     index: int = 0
     temperature: float = 1.0
     policy_version: int = 0
