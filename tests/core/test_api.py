@@ -263,8 +263,10 @@ def test_none_is_the_default() -> None:
     assert list(rlvr.audit("toy", **given)["problems"]) == ["toy_a", "toy_b", "toy_c", "toy_d"]
 
 
-class Algorithm(enum.Enum):
+class Choice(enum.Enum):
     RLOO = "rloo"
+    CURVE = "curve"
+    LR = np.float32(2**-7)
 
 
 def test_scalars_iterators_and_home_are_taken(
@@ -272,22 +274,22 @@ def test_scalars_iterators_and_home_are_taken(
 ) -> None:
     """NumPy's scalars, members of enumerations, answers of a generator, and a path with ~."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    lr = np.float32(2**-7)
 
     run = rlvr.train(
         "toy",
         steps=np.int64(0),  # type: ignore[arg-type]
         seed=np.arange(3)[2],
-        algo=Algorithm.RLOO,  # type: ignore[arg-type]
+        algo=Choice.RLOO,  # type: ignore[arg-type]
+        callbacks=[Choice.CURVE],  # type: ignore[list-item]
         out="~/run",
         quiet=np.True_,  # type: ignore[arg-type]
-        options={"train.lr": lr, "sampler.group_size": np.array(2), "eval.every": 0},
+        options={"train.lr": Choice.LR, "sampler.group_size": np.array(2), "eval.every": 0},
     )
 
     assert run.directory == tmp_path / "run"
     assert {v["reward"] for v in rlvr.score("toy", golden=np.True_)} == {1.0}  # type: ignore[arg-type]
     used = json.loads((tmp_path / "run" / "run.json").read_text())["config"]
-    assert used["run.algo"] == "rloo"
+    assert (used["run.algo"], used["run.callbacks"]) == ("rloo", ["curve"])
     assert (used["run.seed"], used["train.lr"], used["sampler.group_size"]) == (2, 2**-7, 2)
     answer = {"id": "toy_a", "completion": "aaaa"}
     (tmp_path / "answers.jsonl").write_text(json.dumps(answer) + "\n")

@@ -155,9 +155,10 @@ def listed(name: str, names: Sequence[str] | str) -> str:
     Raises:
         ConfigError: They are no texts.
     """
+    names = unwrapped(names)
     if names is None or isinstance(names, str):
         return names or ""
-    found: list[Any] = list(names) if isinstance(names, Iterable) else [names]
+    found: list[Any] = list(map(unwrapped, names if isinstance(names, Iterable) else [names]))
     if not all(isinstance(one, str) for one in found):
         raise _refused(name, names, f"no names; {_NAMES}")
     return json.dumps(found) if found else ""

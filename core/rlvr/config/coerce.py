@@ -50,7 +50,7 @@ def coerce(value: Any, wanted: Any, *, is_typed: bool = False) -> Any:
 def unwrapped(value: Any) -> Any:
     """The plain value of a scalar of NumPy or torch, or of a member of an enumeration."""
     if isinstance(value, Enum):
-        return value.value
+        value = value.value
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return value.item()
     return value
