@@ -187,7 +187,7 @@ async def open_policy(
     """
     given: dict[str, Any] = {"model": model, "needs": "eval"}
     trained = None
-    if run is None and isinstance(model, str | Path) and is_run(str(model)):
+    if run is None and isinstance(model, str | Path) and is_run(model):
         run, given["model"] = Path(model), None
     if run is not None:
         trained_model.check_alone(run, given["model"])

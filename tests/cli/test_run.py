@@ -208,14 +208,19 @@ def test_resume_auto_says_what_the_newest_unfinished_run_has_otherwise(
         assert rlvr(*run).returncode == 0
         path = tmp_path / "r" / name / "run.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "status": status}))
-    later = shutil.copytree(tmp_path / "r/a", tmp_path / "r/0") / "run.json"
-    later.write_text(json.dumps({**json.loads(later.read_text()), "created": "2999-01-01"}))
+    shutil.copytree(tmp_path / "r/a", tmp_path / "r/0")
+    for name, created in (("0", "2998-01-01"), ("b", "2999-01-01")):
+        path = tmp_path / "r" / name / "run.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "created": created}))
 
     words = ["run", "--plugin", "toy", "--steps", "1", "--out", "r", "--resume", "auto"]
-    begun = rlvr(*words, "eval.samples=0", "train.lr=0.5", "run.seed=2")
+    torch = "beta1=0.8 beta2=0.9 decode_rows=99 max_skipped=2 slice_tokens=9 tf32=no weight_decay=1"
+    others = [f"torch.{word}" for word in torch.split()]
+    begun = rlvr(*words, "eval.samples=0", "train.lr=0.5", "run.seed=2", *others)
     assert begun.returncode == 0, begun.stderr
     assert "passed over: the run r/0 " in begun.stderr
-    assert "run.seed (1 -> 2), train.lr (0.007 -> 0.5)" in begun.stderr
+    assert "changed: run.seed (1 -> 2), torch.beta1 (0.9 -> 0.8), torch.beta2" in begun.stderr
+    assert "torch.weight_decay (0.0 -> 1.0) and 1 more\n" in begun.stderr
     assert "r/a" not in begun.stderr
     assert "r/b" not in begun.stderr
 

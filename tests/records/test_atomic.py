@@ -48,15 +48,16 @@ def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "link").read_text(encoding="utf-8") == "new\n"
 
 
-def test_a_file_that_is_read_is_not_written_over(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["completions", "dataset", "report", "against", "config"])
+def test_a_file_that_is_read_is_not_written_over(name: str, tmp_path: Path) -> None:
     """Answers, a data set: their own text would be lost for their verdicts."""
     (tmp_path / "a.jsonl").write_text("answers\n")
     (tmp_path / "link").symlink_to("a.jsonl")
-    given = {"completions": str(tmp_path / "a.jsonl"), "dataset": None, "report": b"{}"}
+    given = {"dataset": None, "report": b"{}", name: str(tmp_path / "a.jsonl")}
 
     for path in ("a.jsonl", "link"):
         with (
-            pytest.raises(ConfigError, match="it is what completions names, which would be lost"),
+            pytest.raises(ConfigError, match=f"it is what {name} names, which would be lost"),
             writing_to(tmp_path / path, given),
         ):
             pass

@@ -76,6 +76,17 @@ class SavesWithoutDigest(FileCheckpointer):
         return attrs.evolve(await super().save(step, state, backend), digest="")
 
 
+@breaks("lists_oldest_first")
+class SavesATextAsPath(FileCheckpointer):
+    async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Checkpoint:
+        saved: Any = await super().save(step, state, backend)
+        return attrs.evolve(saved, path=str(saved.path))
+
+    def list(self) -> Sequence[Checkpoint]:
+        found: Any = super().list()
+        return [attrs.evolve(checkpoint, path=str(checkpoint.path)) for checkpoint in found]
+
+
 @breaks("a_pinned_checkpoint_outlives_the_newest")
 class PinsNothing(FileCheckpointer):
     def pin(self, step: int | None) -> None:
