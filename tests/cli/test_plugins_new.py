@@ -114,7 +114,7 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
     "unkept": ("task", "    async def __call__", "    def verdict_key(self, problem, trajectory):\n"
                "        key = (problem.id + trajectory.completion).encode().hex().zfill(64)\n"
                "        return key if 'rlvr.cli.main' in __import__('sys').modules else None"
-               "\n\n    async def __call__", "reward", "fewer there, or more"),
+               "\n\n    async def __call__", "reward", "1 here, 0 there"),
     "adapts": ("advantage", "    def __call__", "    def adapted(self, memory, metrics):\n"
                "        memory['x'] = 1.0\n        return memory\n\n"
                "    def with_memory(self, memory):\n        return self\n\n    def __call__",

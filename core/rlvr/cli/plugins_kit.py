@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 pytest_hook = HookimplMarker("pytest")
 HERE = "the plugin itself"
-_TELL = "import sys; from rlvr.testing.offered import tell; tell(sys.argv[1])"
 
 
 @define
@@ -142,63 +139,45 @@ def _promise(test: Any) -> str:
 
 
 def _run_anew(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: Deadline) -> None:
-    """
-    Compare what the parts give in this process with what they give in another one.
-
-    There `hash` gives other numbers and a set has another order.
-    """
+    """Compare what the parts give in this process with what they give in another one."""
     asked = "a new process gets the same again: a resumed run goes on where it was."
-    here: dict[str, Any] = {}
-    for spec in parts:
-        if "refused" in report.counts.get(named(spec), {}):
+    specs, here = {named(spec): spec for spec in parts}, dict[str, Any]()
+    for part, spec in specs.items():
+        if "refused" in report.counts.get(part, {}):
             continue
         try:
-            with limit.on(named(spec), asked, spec.target):
-                here[named(spec)] = offered.repeatable(spec)
+            with limit.on(part, asked, spec.target):
+                given = offered.repeatable(spec)
         except HungError as error:
-            report.hang(named(spec), asked, error, spec.target)
+            report.hang(part, asked, error, spec.target)
         except Exception as error:  # the plugin border
-            report.add_raised(named(spec), asked, error, spec.target)
-    here = {part: given for part, given in here.items() if given is not None}
+            report.add_raised(part, asked, error, spec.target)
+        else:
+            here |= {} if given is None else {part: given}
     if not here:
         return
     module = parts[0].target.partition(":")[0]
-    texts = {key: getattr(offered, key) for key in ("plugin", "model", "task", "overrides")}
-    texts["dataset"] = str(offered.dataset or "")
-    paths = [path for path in sys.path if path and isinstance(path, str)]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    env["PYTHONHASHSEED"] = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
-    with tempfile.TemporaryDirectory() as folder:
-        given, errors = Path(folder, "given.json"), Path(folder, "errors.txt")
-        words = [sys.executable, "-c", _TELL, json.dumps([texts, list(here), str(given)])]
-        nothing = subprocess.DEVNULL  # no pipes: a plugin prints what it likes, in any encoding
-        try:
-            with limit.on(HERE, asked, module), errors.open("wb") as file:
-                done = subprocess.run(words, env=env, stdin=nothing, stdout=nothing, stderr=file)
-        except HungError as error:
-            report.hang(HERE, asked, error, module)
-            return
-        if not given.exists():
-            *_, last = "no word", *errors.read_text(errors="replace").splitlines()
-            found = f"a new process ended with exit {done.returncode} and told nothing; last: "
-            report.add(HERE, asked, found + last, f"mend {module}")
-            return
-        there = json.loads(given.read_bytes())
-    for spec in parts:
-        if (part := named(spec)) not in here:
-            continue
+    try:
+        with limit.on(HERE, asked, module):
+            there = offered.repeated_anew([*here])
+    except HungError as error:
+        report.hang(HERE, asked, error, module)
+        return
+    except ChildProcessError as error:
+        report.add(HERE, asked, error, f"mend {module}")
+        return
+    for part, given in here.items():
         anew = there.get(part) or []
-        pairs = zip(here[part], anew, strict=False)
+        pairs = zip(given, anew, strict=False)
         differs = [_apart(str(a), str(b)) for a, b in pairs if a != b]
-        if len(here[part]) == len(anew) and not differs:
+        if len(given) != len(anew):
+            differs.append(f"{len(given)} here, {len(anew)} there")
+        if not differs:
             report.hold(part)
             continue
-        report.add(
-            part,
-            asked,
-            (differs or ["fewer there, or more"])[0],
-            f"mend {spec.target}: hash(), the order of a set, time and process id are others there",
-        )
+        target = specs[part].target
+        do = f"mend {target}: hash(), the order of a set, time and process id are others there"
+        report.add(part, asked, differs[0], do)
 
 
 def _apart(here: str, there: str) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
 from pathlib import Path
+from subprocess import DEVNULL, run
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -36,6 +40,7 @@ GROUP_SIZE = 4
 """Trajectories a group, as in the contracts: advantages that compare them refuse single ones."""
 IN_RUN = ("callback", "checkpointer")
 """Kinds whose factory is given the directory of a run."""
+_TELL = "import sys; from rlvr.testing.offered import tell; tell(sys.argv[1])"
 
 
 @frozen(kw_only=True)
@@ -169,6 +174,32 @@ class Offered:
         """What the part gives that a new process has to get again; None: there is nothing."""
         *_, contract = self.contracts([spec]).values()
         return contract().repeatable()
+
+    def repeated_anew(self, parts: Sequence[str]) -> dict[str, Any]:
+        """
+        What parts ("task mine") give in a new process: `hash` gives other numbers there.
+
+        Raises:
+            ChildProcessError: It ended, and wrote nothing of that.
+        """
+        texts = {key: getattr(self, key) for key in ("plugin", "model", "task", "overrides")}
+        texts["dataset"] = str(self.dataset or "")
+        paths = [path for path in sys.path if path and isinstance(path, str)]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        env["PYTHONHASHSEED"] = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
+        with TemporaryDirectory() as folder:
+            given, errors = Path(folder, "given.json"), Path(folder, "errors.txt")
+            words = [sys.executable, "-c", _TELL, json.dumps([texts, parts, str(given)])]
+            with errors.open("wb") as file:  # no pipes: a plugin prints what it likes
+                done = run(words, env=env, stdin=DEVNULL, stdout=DEVNULL, stderr=file)
+            if given.exists():
+                found: dict[str, Any] = json.loads(given.read_bytes())
+                return found
+            *_, last = "no word", *errors.read_text(errors="replace").splitlines()
+        code = done.returncode
+        raise ChildProcessError(
+            f"a new process ended with exit {code} and told nothing; last: {last}"
+        )
 
     def _members(self, spec: PartSpec) -> dict[str, Any]:
         """The factories and attributes that the contract of the part wants."""
