@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
-__all__ = ["harmless", "hush", "is_coloured", "is_redrawn", "redraw", "tells"]
+__all__ = ["harmless", "hush", "is_coloured", "is_redrawn", "redraw", "stdout_to_stderr", "tells"]
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
@@ -23,6 +23,8 @@ _said_at = 0.0
 _doing: Callable[[], str] | None = None
 _is_hushed = False
 _is_abandoned = False
+_REDIRECTING = threading.Lock()
+_redirects, _stdout = 0, sys.stdout
 
 
 def abandon_threads() -> None:
@@ -116,6 +118,28 @@ def harmless_output() -> Iterator[None]:
         yield
     finally:
         sys.stdout = before
+
+
+@contextmanager
+def stdout_to_stderr() -> Iterator[None]:
+    """
+    Within it, what is printed goes to standard error: standard output is the command's.
+
+    Unlike with `contextlib.redirect_stdout`, threads may be in it at a time: the last one gives
+    standard output back.
+    """
+    global _redirects, _stdout
+    with _REDIRECTING:
+        _redirects += 1
+        if _redirects == 1:
+            _stdout, sys.stdout = sys.stdout, sys.stderr
+    try:
+        yield
+    finally:
+        with _REDIRECTING:
+            _redirects -= 1
+            if not _redirects:
+                sys.stdout = _stdout
 
 
 def redraw(text: str) -> None:

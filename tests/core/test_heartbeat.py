@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from rlvr import CommandSpec, ConfigError, log, tells
+from rlvr import CommandSpec, ConfigError, log, stdout_to_stderr, tells
 from rlvr.cli import main as command_line
 from rlvr.cli import plugin_commands
 from rlvr.heartbeat import INTERVAL_S, LONGEST_S, heartbeat
@@ -155,3 +155,28 @@ def test_no_command_doubles_its_prefix(
     said = capsys.readouterr().err
     assert said.startswith("rlvr: ")
     assert "rlvr: rlvr" not in said
+
+
+def test_threads_that_print_aside_give_standard_output_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In whichever order they begin and end: two runs that load plugins lost what came after."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with stdout_to_stderr():
+            begun.wait(10)
+        ended.set()
+
+    before, thread = sys.stdout, threading.Thread(target=first)
+    thread.start()
+    while sys.stdout is before:
+        time.sleep(0.001)
+    with stdout_to_stderr():
+        begun.set()
+        assert ended.wait(10)
+        print("aside")
+    thread.join()
+
+    assert sys.stdout is before
+    assert capsys.readouterr() == ("", "aside\n")

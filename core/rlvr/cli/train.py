@@ -217,9 +217,9 @@ def path_of(name: str, value: str | Path) -> str:
 
 
 def _truth(name: str, value: Any) -> bool:
-    if (found := unwrapped(value)) is not True and found is not False:
+    if not isinstance(found := unwrapped(value), bool):
         raise _refused(name, value, "neither True nor False")
-    return bool(found)
+    return found
 
 
 def _refused(name: str, value: object, why: str, do: str = "") -> ConfigError:

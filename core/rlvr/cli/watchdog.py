@@ -12,14 +12,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from typing import IO, Any, NoReturn
 
 from attrs import define
 
 from rlvr.cli.watched_child import OWN_S, Child, Step, adopt_orphans, descendants, die_with_parent
 from rlvr.errors import ExitCode, counted
-from rlvr.heartbeat import say
+from rlvr.heartbeat import say, stdout_to_stderr
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.loading import HUNG
 
@@ -59,7 +59,7 @@ class Watchdog:
     @contextmanager
     def silenced(self) -> Iterator[None]:
         """Send to standard error what parts and, in a child, their programs print."""
-        with redirect_stdout(sys.stderr):
+        with stdout_to_stderr():
             if self.pipe is None:
                 yield
                 return

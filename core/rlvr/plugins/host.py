@@ -9,10 +9,9 @@ from __future__ import annotations
 import inspect
 import os
 import reprlib
-import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 import pluggy
@@ -21,7 +20,7 @@ from attrs import evolve
 import rlvr.hookspecs as hookspecs
 import rlvr.specs as specs
 from rlvr.errors import PluginError
-from rlvr.heartbeat import say
+from rlvr.heartbeat import say, stdout_to_stderr
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
 from rlvr.plugins.loading import broken, load_module, slow_imports_told, specify
@@ -72,7 +71,7 @@ class PluginHost:
         host = cls(Controls.from_environment(os.environ if env is None else env))
         found = discover()
         tells = nullcontext(importing) if importing else slow_imports_told()
-        with redirect_stdout(sys.stderr), tells as tell:  # standard output is the command's
+        with stdout_to_stderr(), tells as tell:
             loaded = [host._load(plugin, found, tell) for plugin in found]
             admitted = [host._admit(status, module) for status, module in loaded]
             for status in admitted:

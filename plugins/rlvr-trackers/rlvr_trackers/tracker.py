@@ -9,7 +9,7 @@ import sys
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar
 
@@ -26,10 +26,13 @@ from rlvr import (
     ScoredGroup,
     option,
     pip_install,
+    stdout_to_stderr,
 )
 from rlvr_trackers.entries import evaluation_numbers, public_config, recorded, table_rows
 
 log = structlog.get_logger(__name__)
+_ASKING_NOBODY = threading.Lock()
+"""Runs in threads share standard input."""
 
 
 @frozen(kw_only=True)
@@ -222,14 +225,13 @@ class Tracker(Callback):
                 raised.append(error)
 
         thread = threading.Thread(target=caught, name=f"tracker-{self.name}", daemon=True)
-        before = sys.stdin
-        try:
-            with redirect_stdout(sys.stderr), open(os.devnull, encoding="utf-8") as nothing:
-                sys.stdin = nothing
+        with _ASKING_NOBODY, stdout_to_stderr(), open(os.devnull, encoding="utf-8") as nothing:
+            before, sys.stdin = sys.stdin, nothing
+            try:
                 thread.start()
                 thread.join(self.options.timeout_s)
-        finally:
-            sys.stdin = before
+            finally:
+                sys.stdin = before
         if thread.is_alive():
             self._is_open = False
             self._give_up(what, f"no answer in {self.options.timeout_s:g} s")

@@ -233,6 +233,28 @@ def test_a_tracker_can_ask_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert sys.stdin is typed
 
 
+def test_trackers_of_runs_in_threads_give_the_streams_back(tmp_path: Path) -> None:
+    """The call that began first ends first: the other one's "before" is no stream of ours."""
+    before, begun = (sys.stdin, sys.stdout), threading.Event()
+
+    def first() -> None:
+        begun.set()
+        time.sleep(0.1)
+
+    trackers = Lines(start=first), Lines(start=lambda: time.sleep(0.2))
+    threads = [
+        threading.Thread(target=tracker.run_started, args=(run_in(tmp_path),))
+        for tracker in trackers
+    ]
+    threads[0].start()
+    assert begun.wait(10)
+    threads[1].start()
+    for thread in threads:
+        thread.join(10)
+
+    assert (sys.stdin, sys.stdout) == before
+
+
 @pytest.mark.parametrize(("before", "seen"), [(None, "false"), ("true", "true")])
 def test_a_library_reports_nothing_to_its_makers_unless_a_person_wants_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: str | None, seen: str
