@@ -80,7 +80,7 @@ class _Printer:
     def debug(self, line: str) -> None:
         print_error(line)
 
-    info = warning = error = debug
+    info = warning = error = critical = debug
 
 
 class Log:

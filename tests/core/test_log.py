@@ -277,6 +277,16 @@ def test_bound_values_are_on_every_event(tmp_path):
     assert "step" not in two
 
 
+def test_plugins_may_log_at_each_of_structlogs_levels(capsys):
+    """They have no logger but structlog's own."""
+    log.setup(json=True)
+    for level in ("debug", "info", "warning", "error", "critical"):
+        getattr(structlog.get_logger(), level)(f"an_event_of_{level}")
+    assert [json.loads(line)["level"] for line in capsys.readouterr().err.splitlines()] == [
+        "info", "warning", "error", "critical",
+    ]  # fmt: skip
+
+
 def test_commands_in_threads_have_a_run_file_each(tmp_path):
     """Whichever begins or ends first; the caller's own set-up stands again in the end."""
     structlog.reset_defaults()
