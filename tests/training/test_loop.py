@@ -323,6 +323,31 @@ def test_the_line_trains_over_several_turns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spread", "has_teachers", "found"),
+    [
+        ([0.0] * 10, False, "every advantage was zero in all 10 steps"),
+        ([0.5] + [0.0] * 10, False, "every advantage was zero in 10 steps in a row, and 25%"),
+        ([0.0, math.nan] * 5, False, "every advantage or the gradient was zero in all 10 steps"),
+        ([0.0, 0.5] * 10, False, ""),
+        ([0.0] * 10, True, ""),
+    ],
+)
+def test_weights_that_no_reward_moved_are_not_taken_for_learning(
+    tmp_path: Path, spread: list[float], has_teachers: bool, found: str
+) -> None:
+    """A term for the entropy gives a gradient where all rewards are alike; so do teachers."""
+    watch = watch_of(tmp_path)
+    with capture_logs() as told:
+        for step, std in enumerate(spread, 1):
+            metrics = {"grad/norm": 1.0, "reward/pass": 0.25, "advantage/mean": 0.0}
+            metrics |= {"grad/norm": 0.0} if math.isnan(std) else {"advantage/std": std}
+            state = attrs.evolve(watch.state, step=step)
+            watch.step_finished(state, metrics, has_teachers=has_teachers)
+    said = [line["found"] for line in told if line["log_level"] == "warning"]
+    assert [text[: len(found)] for text in said] == [found] * bool(found), said
+
+
+@pytest.mark.parametrize(
     ("gradients", "passed", "event", "steps"),
     [
         ([1.0] + [0.0] * 10, 0.25, "learning_has_stopped", [11]),

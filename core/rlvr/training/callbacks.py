@@ -13,6 +13,7 @@ from rlvr.assembly.recipe import Recipe
 from rlvr.border.abilities import warnings_of
 from rlvr.border.calls import Border, label
 from rlvr.border.promises import check_saved
+from rlvr.errors import counted
 from rlvr.evaluation.contamination import marked
 from rlvr.log import get
 from rlvr.parts import Callback, LearningPart
@@ -28,7 +29,7 @@ log = get(__name__)
 T = TypeVar("T")
 
 _IDLE = 10
-"""So many steps in a row without a gradient are worth a warning."""
+"""So many steps in a row that reward nothing are worth a warning."""
 
 
 @define
@@ -38,7 +39,7 @@ class Callbacks:
 
     Observers are the plugins with announcement hooks, then `parts`. A failing one is logged and
     the run goes on. `state` is that of the last finished step, `last_checkpoint` the newest good
-    one. `idle` counts the last steps whose updates changed no weights, as far as the backend says.
+    one. `idle` counts the last steps in which no reward changed a weight, as far as it is known.
     """
 
     host: PluginHost
@@ -52,6 +53,7 @@ class Callbacks:
     idle: int = 0
     _steps: int = 0
     _warned: dict[str, int] = field(factory=dict)
+    _zero: set[str] = field(factory=set)
     _passed: float = 1.0
     _verified_before: int = 0
     _is_stopping: bool = False
@@ -84,12 +86,22 @@ class Callbacks:
         self.directory.write_trajectories("step", step, groups, are_recorded=are_recorded)
         self.announce("rlvr_groups_scored", step=step, groups=groups)
 
-    def step_finished(self, state: RunState, metrics: Mapping[str, float]) -> None:
+    def step_finished(
+        self, state: RunState, metrics: Mapping[str, float], *, has_teachers: bool = False
+    ) -> None:
         """Add times and rates, write the line of metrics, announce."""
         self.state = state
         has_gradient = metrics.get("grad/norm", float("loss" in metrics)) > 0
         has_gradient |= metrics.get("update/skipped", 0.0) > 0  # which the backend has told
-        self.idle = 0 if has_gradient else self.idle + 1
+        # an entropy or KL term moves weights alone, too; what teachers say is no advantage
+        has_credit = has_teachers or any(
+            metrics.get(f"advantage/{name}", 1.0) for name in ("mean", "std")
+        )
+        if has_gradient and has_credit:
+            self.idle, self._zero = 0, set()
+        else:
+            self.idle += 1
+            self._zero.add("the gradient" if has_credit else "every advantage")
         self._steps += 1
         self._passed = metrics.get("reward/pass", 1.0)
         seconds = self.status.take_seconds()
@@ -123,16 +135,18 @@ class Callbacks:
                 log.warning("part_notice", step=self.state.step, notice=text)
 
     def say_if_idle(self, *, is_over: bool = False) -> None:
-        """Warn that the last steps changed no weights: once in a run, and at its end."""
+        """Warn that the last steps rewarded nothing: once in a run, and at its end."""
+        found = f"{' or '.join(sorted(self._zero))} was zero in"
         if self._steps and self.idle == self._steps:
-            event, found = "nothing_was_learnt", f"the gradient was zero in all {self.idle} steps"
+            event, found = "nothing_was_learnt", f"{found} all {counted(self.idle, 'step')}"
             do = (
-                "take easier problems, larger groups, or a model that is right at times; for an "
-                "untrained one a short sampler.max_tokens and a train.lr such as 2e-3"
+                "take easier problems, larger groups, or a model that is right at times: for an "
+                "untrained one --algo sft first (docs/which-algorithm.md), or a short "
+                "sampler.max_tokens and a train.lr such as 2e-3"
             )
         elif self.idle >= _IDLE and self._passed < 1:
-            event, found = "learning_has_stopped", f"the gradient was zero in {self.idle} steps"
-            found += f" in a row, and {self._passed:.0%} of the last one's answers pass"
+            event, found = "learning_has_stopped", f"{found} {self.idle} steps in a row"
+            found += f", and {self._passed:.0%} of the last one's answers pass"
             do = (
                 "where answers have become alike: a smaller train.lr, an entropy_coef of the "
                 "loss (0.01, for an untrained model 0.1), or --algo sft first "

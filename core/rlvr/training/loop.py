@@ -73,7 +73,7 @@ async def train(recipe: Recipe, state: RunState, callbacks: Callbacks) -> RunSta
                 time.monotonic() - begun, batch.met, stream.queue.snapshot(), memory
             )
             state = stream.growth.settled(state)
-            callbacks.step_finished(state, numbers)
+            callbacks.step_finished(state, numbers, has_teachers=bool(recipe.teachers))
             callbacks.notice([advantage, loss], numbers)
             callbacks.stop_if_asked()
             if _is_due(state.step, recipe.checkpoint.every, recipe.steps):
