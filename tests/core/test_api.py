@@ -83,11 +83,17 @@ def test_a_run_is_found_from_another_folder(
 ) -> None:
     """A notebook that changes its directory has the metrics, and the model."""
     monkeypatch.chdir(tmp_path)
-    run = rlvr.train("toy", steps=1, out="run", quiet=True, options={"eval.every": 0})
-    monkeypatch.chdir("/")
+    few: Any = {"quiet": True, "options": {"eval.every": 0, "eval.samples": 0}}
+    rlvr.train("toy", steps=1, out="first", **few)
+    run = rlvr.train("toy", model="first", steps=1, out="run", **few)
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir("below")
 
     assert [line["step"] for line in run.metrics] == [1]
     assert rlvr.evaluate(model=run.model, samples=1).facts["model"] == str(tmp_path / "run")
+    assert rlvr.train(resume="../run", steps=2, **few).steps == 2
+    monkeypatch.chdir("..")
+    assert rlvr.train(resume="run", steps=3, **few).steps == 3
 
 
 def test_a_misspelt_name_suggests() -> None:

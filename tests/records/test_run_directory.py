@@ -14,6 +14,7 @@ import pytest
 
 from rlvr import ConfigError, Problem, Reward, ScoredGroup, Segment, Trajectory, UnknownNameError
 from rlvr.cli.rescore import _rescore
+from rlvr.records.read_runs import seen_from_here
 from rlvr.records.run_directory import RunDir, check_writable, write_atomic
 from rlvr.records.trajectories import trajectory_from_json
 from rlvr.verification.verdict import outcome_from_json, outcome_to_json
@@ -175,3 +176,19 @@ def test_recordings_are_not_scored_again(tmp_path: Path) -> None:
 
     with pytest.raises(ConfigError, match="replayed from recordings"):
         asyncio.run(_rescore(nothing, directory))
+
+
+def test_paths_of_a_run_lead_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not here is looked for where the run lies; all else stays as it was recorded."""
+    (tmp_path / "runs/a/model").mkdir(parents=True)
+    (tmp_path / "sub/of").mkdir(parents=True)
+    kept = {"x.digest": "a/b", "run.model": "hf:org/name", "run.steps": 3, "y.url": "http://h/a"}
+    config = {**kept, "run.dataset": "runs/a", "other.teacher": "gpt2:runs/a/model"}
+    led = {"run.dataset": f"{tmp_path}/runs/a", "other.teacher": f"gpt2:{tmp_path}/runs/a/model"}
+    monkeypatch.chdir(tmp_path)
+    assert seen_from_here(Path("runs/b"), config) == config
+    monkeypatch.chdir(tmp_path / "sub/of")
+    assert seen_from_here(Path("../../runs/b"), config) == {**kept, **led}
+    assert seen_from_here(tmp_path / "runs/b", kept | led) == kept | led

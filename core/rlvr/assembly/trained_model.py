@@ -23,6 +23,7 @@ from rlvr.records.read_runs import (
     Trained,
     checkpoints_at,
     is_run,
+    seen_from_here,
     trained_at,
     without_checkpoint,
 )
@@ -41,6 +42,7 @@ def options_of(run: Path) -> Layer:
     config = without_gone(record["config"])
     if spec := record.get("model_spec"):  # another task's `starter` is another model
         config["run.model"] = spec
+    config = seen_from_here(run, config)
     # how groups were drawn and where they went says nothing about how the model is evaluated
     kept = {k: v for k, v in config.items() if k != "run.sampler"}
     return Layer(f"run {run}", kept, is_typed=True)

@@ -23,6 +23,7 @@ from rlvr.plugins.author_error import said
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.owner import RunOwnedError, check_named, owned
+from rlvr.records.read_runs import seen_from_here
 from rlvr.records.run_directory import RunDir, without_empty_parents
 from rlvr.training.best_checkpoint import best, best_step, sentence
 from rlvr.training.run_json import check_ahead, check_unchanged
@@ -106,7 +107,7 @@ def _resumed(args: argparse.Namespace, host: PluginHost, path: Path, held: ExitS
     """The run at `path` with the options it had; owned before its record is read."""
     directory = RunDir.open(path)
     left = held.enter_context(owned(path))
-    config = directory.read_run()["config"]
+    config = seen_from_here(path, directory.read_run()["config"])
     if gone := [key for key in GONE if key in config]:
         raise ConfigError(
             f"the run {path} was to be resumed.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,28 @@ def checkpoints_at(trained: Trained) -> list[Path]:
 def is_run(model: str) -> bool:
     """Whether a model is named by the run that trained it: its directory, or a checkpoint in it."""
     return os.path.isfile(trained_at(Path(model)).run / "run.json")
+
+
+def seen_from_here(run: Path, config: Mapping[str, Any]) -> dict[str, Any]:
+    """
+    A run's options, with relative paths that lead from here where they led from where it began.
+
+    What does not exist below this folder is looked for below each that the run lies in. A path may
+    follow a scheme, `gpt2:PATH`.
+    """
+    return {
+        key: _led(run, value) if isinstance(value, str) else value for key, value in config.items()
+    }
+
+
+def _led(run: Path, value: str) -> str:
+    scheme, colon, path = value.rpartition(":")
+    if "/" not in path or os.path.isabs(path) or os.path.exists(path):
+        return value
+    there = next(
+        (p / path for p in Path(os.path.realpath(run)).parents if (p / path).exists()), None
+    )
+    return value if there is None else f"{scheme}{colon}{there}"
 
 
 def weights_of(model: str) -> str:
