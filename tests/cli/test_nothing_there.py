@@ -58,7 +58,31 @@ def test_nothing_to_train_on_says_where_the_problems_are(rlvr: Call, tmp_path: P
     done = rlvr("run", "--plugin", "cvdp", "--dataset", starter_row(tmp_path, "test"))
 
     assert done.returncode == 2
-    assert "no usable problem in split 'train', 1 in all splits" in done.stderr
+    assert "no usable problem in split 'train', 1 in test\n" in done.stderr
+
+
+def test_a_model_that_is_no_run_is_not_taken_for_a_missing_plugin(
+    rlvr: Call, tmp_path: Path
+) -> None:
+    """A run says which task it is of; so the name is what is wrong, not that no plugin is there."""
+    (tmp_path / "runs/grpo3").mkdir(parents=True)
+    (tmp_path / "runs/grpo3/run.json").write_text("{}")
+    for name, told in {
+        "runs/gpro3": "no run 'runs/gpro3': no run.json there.\n  did you mean 'grpo3'?",
+        "grpo3": "found: a run of that name, runs/grpo3\n  name its folder: --model runs/grpo3",
+    }.items():
+        done = rlvr("eval", "--model", name)
+        assert done.returncode == 2
+        assert told in done.stderr
+    assert "no plugin was chosen" in rlvr("eval", "--model", "gpt2:new").stderr
+
+
+def test_a_split_that_is_not_there_names_those_that_are(rlvr: Call) -> None:
+    """With how many problems each has."""
+    for words in (("eval", "--split", "tset"), ("run", "eval.split=tset", "eval.samples=1")):
+        done = rlvr(*words, "--plugin", "toy")
+        assert done.returncode == 2
+        assert "found: no usable problem in it, 4 in train" in done.stderr
 
 
 def test_without_problems_to_evaluate_there_is_no_score(rlvr: Call, tmp_path: Path) -> None:

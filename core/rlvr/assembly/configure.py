@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from rlvr.assembly.compatibility import check_fit
-from rlvr.assembly.configured import NO_REWARD, NO_TASK, Chosen, Configured
+from rlvr.assembly.configured import NO_REWARD, NO_TASK, STARTER, Chosen, Configured
 from rlvr.assembly.fitted_values import fitted_layers
 from rlvr.assembly.prerequisites import check_working_directory
 from rlvr.assembly.teachers import choose_teachers
@@ -44,6 +44,7 @@ from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import home_of
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
+from rlvr.records.read_runs import locate
 from rlvr.specs import PartSpec, TaskSpec
 
 _PARTS = ("algo", "backend", "sampler", "reward", "advantage", "loss", "checkpointer", "callbacks")
@@ -86,6 +87,13 @@ def configure(
     if not (first.task or is_partial):
         if flags.given:
             raise unknown_flag(flags.given[0][0], flags.command, flags.own)
+        if first.model != STARTER and ":" not in first.model:
+            run = locate(first.model)  # a run's folder would have said which task it is of
+            raise ConfigError(
+                f"the model {first.model!r} was asked for.",
+                f"found: a run of that name, {run}",
+                f"name its folder: --model {run}",
+            )
         tasks = registry.names("task")
         raise ConfigError(
             "no plugin was chosen.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,8 +41,7 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
     if not problems:
         found, do = "no usable problem in split 'train'", "choose another --dataset"
         do += ", or let Task.problems('train') yield problems whose split is 'train'"
-        if others := len(problems_of(task, "all")):
-            found += f", {others} in all splits"
+        found += in_splits(task)
         if unsupported := unsupported_by(task):
             name, reason = next(iter(unsupported.items()))
             found += f"; {counted(len(unsupported), 'unsupported row')}, the first {name}: {reason}"
@@ -59,6 +59,12 @@ def train_problems(task: Task, sampler: Sampler, provider: str) -> tuple[Problem
             "with prompts",
         )
     return kept
+
+
+def in_splits(task: Task) -> str:
+    """`, 16 in train, 4 in test`: how many problems each split of a task has; "" for none."""
+    counts = Counter(problem.split for problem in problems_of(task, "all"))
+    return "".join(f", {count} in {split}" for split, count in counts.items())
 
 
 def problems_to_evaluate(task: Task, sampler: Sampler, options: Options) -> tuple[Problem, ...]:
@@ -79,7 +85,7 @@ def problems_to_evaluate(task: Task, sampler: Sampler, options: Options) -> tupl
     if not found and evaluation.split != EvalOptions().split:
         raise ConfigError(
             f"split '{evaluation.split}' was to be evaluated (eval.split).",
-            "found: no usable problem in it",
+            f"found: no usable problem in it{in_splits(task)}",
             "choose another split or --dataset, or let Task.problems yield problems of it",
         )
     if not found:

@@ -13,6 +13,7 @@ from attrs import frozen
 
 from rlvr.assembly.compatibility import check_is_judged
 from rlvr.assembly.configured import Configured
+from rlvr.assembly.problems import in_splits
 from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
 from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last
 from rlvr.border.promises import policy_of, problems_of, unsupported_by
@@ -254,7 +255,7 @@ def _problems(task: Task, options: EvalOptions, labels: list[str]) -> list[Probl
     if not problems:
         raise ConfigError(
             f"split '{options.split}' was to be evaluated.",
-            "found: no usable problem in it; "
+            f"found: no usable problem in it{in_splits(task)}; "
             + counted(len(unsupported_by(task)), "unsupported row"),
             "choose another --split or --dataset, or let Task.problems yield problems of it",
         )

@@ -150,7 +150,9 @@ def locate(name: str) -> Path:
             return path
     known = [path.parent.name for path in Path(DEFAULT_DIRECTORY).glob("*/run.json")]
     raise UnknownNameError(
-        f"no run {name!r}: no run.json there.", did_you_mean(name, known), "try: rlvr runs list"
+        f"no run {name!r}: no run.json there.",
+        did_you_mean(Path(name).name, known),
+        "try: rlvr runs list",
     )
 
 
