@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import functools
 import math
+import os
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -284,8 +286,8 @@ def test_a_reward_that_blocks_the_event_loop_is_named_once(
             elif how == "sleep":
                 time.sleep(0.3)
             else:
-                until = time.monotonic() + 0.3
-                while time.monotonic() < until:
+                until = time.thread_time() + 0.3
+                while time.thread_time() < until:
                     pass
             return RIGHT
 
@@ -295,6 +297,39 @@ def test_a_reward_that_blocks_the_event_loop_is_named_once(
     assert "plugin 'stranger'" in said
     assert "the problem" in said
     assert float(re.findall(r"seconds\W+([\d.]+)", said)[0]) > 0.1
+
+
+def test_a_busy_machine_is_not_a_reward_that_blocks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here a reward computes on a processor that a second program has as well."""
+    monkeypatch.setattr(blocked_loop, "_LONG_S", 0.5)
+    blocked_loop.LoopWatch.shared.cache_clear()
+    waited = 0.0
+
+    class Slowed(RewardFn):
+        async def __call__(self, problem: Problem, trajectory: Trajectory) -> Reward:
+            nonlocal waited
+            since, until = time.monotonic(), time.thread_time() + 0.4
+            while time.thread_time() < until:
+                pass
+            waited = time.monotonic() - since - 0.4
+            return RIGHT
+
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(everywhere)})
+    try:
+        others = [subprocess.Popen([sys.executable, "-c", "while 1: pass"]) for _ in range(3)]
+        try:
+            score(Slowed(), "x")
+        finally:
+            for other in others:
+                other.kill()
+                other.wait()
+    finally:
+        os.sched_setaffinity(0, everywhere)
+    assert waited > 0.2
+    assert "reward_blocks_the_event_loop" not in capsys.readouterr().err
 
 
 def test_a_block_that_never_ends_is_named_while_it_lasts(
