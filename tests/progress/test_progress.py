@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
-from rlvr.builtin.terminal import step_line
+from rlvr.builtin.terminal import LineProgress, step_line
 from rlvr.errors import counted
+from rlvr.progress.status import RunStatus
+from rlvr.types import EvalReport, RunInfo
 
 METRICS = {
     "reward/mean": 0.5,
@@ -68,3 +73,27 @@ def test_rewards_of_references_are_named_as_theirs() -> None:
     """What the model is trained on is right; how the loss falls is what a step tells."""
     line = step_line(1, 2, {**METRICS, "reward/pass": 1.0, "sampler/drawn": 0.0}, 60)
     assert line.startswith("step 1/2  loss 1.25  references: reward 0.500, pass 100.0%  tok/s")
+
+
+def test_the_evaluation_before_the_first_step_is_no_part_of_each(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """100 s of it would read as 1,000 s more for ten steps of a second."""
+    clock = 0.0
+    monkeypatch.setattr("rlvr.builtin.terminal.time.monotonic", lambda: clock)
+    line = LineProgress(RunStatus())
+    run = RunInfo(
+        id="r", directory=Path("r"), plugin="toy", algo="grpo", model="m", steps=10, seed=1
+    )
+    line.rlvr_run_started(run)
+    clock = 100.0
+    report = EvalReport(
+        split="test", scores={"p": (1,)}, pass_at={1: 1}, low=0, high=1, reward_mean=1, samples=1
+    )
+    line.rlvr_evaluated(0, report)
+    clock = 101.0
+    line.rlvr_step_finished(1, METRICS)
+    clock = 104.0  # later ones come again and again
+    line.rlvr_evaluated(1, report)
+    line.rlvr_step_finished(2, METRICS)
+    assert re.findall(r"left (\S+)", capsys.readouterr().err) == ["0:09", "0:16"]

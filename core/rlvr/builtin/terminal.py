@@ -83,6 +83,8 @@ class LineProgress:
     @hookimpl
     def rlvr_evaluated(self, step: int, report: EvalReport) -> None:
         self.say(evaluation_line(step, report))
+        if not self._seen:  # it is not a part of each step
+            self._begun = time.monotonic()
 
     @hookimpl
     def rlvr_step_finished(self, step: int, metrics: Mapping[str, float]) -> None:
