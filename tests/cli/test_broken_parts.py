@@ -221,7 +221,7 @@ RUN = (
     "sampler.max_tokens=6",
 )  # fmt: skip
 HOW = {
-    "task.build raises": "task", "task.problems raises": "problems", "task.none": "problems",
+    "task.build raises": "task", "task.problems raises": "problems", "task.none": "yield",
     "task.duplicates": "toy_a", "task.type": "'a problem'", "task.prompt": "toy_b",
     "task.content": "toy_b", "task.id": "as id",
     "sampler.build": "sampler", "sampler raises": "sample", "sampler.few": "1 of them",

@@ -50,7 +50,9 @@ def problems_of(task: Task, split: str) -> list[Problem]:
         "problems",
         promised="problems, each with its own id and messages as its prompt",
     )
-    problems = at.call(lambda: list(task.problems(split)))
+    given = at.call(lambda: task.problems(split))
+    at.check("None: is a `yield` missing?" if given is None else "")
+    problems = at.call(lambda: list(given))
     seen: set[str] = set()
     for number, problem in enumerate(problems, start=1):
         fault = fault_of_problem(problem, task)

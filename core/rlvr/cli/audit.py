@@ -178,10 +178,9 @@ def _chosen(problems: list[Problem], args: argparse.Namespace) -> list[Problem]:
 
 def _line(audit: ProblemAudit, least: float) -> str:
     reasons = audit.reasons(least)
-    strength = "-" if audit.strength is None else f"{audit.strength:.0%}"
-    return f"{audit.problem.id}: {strength} of the mutants rejected" + (
-        f"; weak: {'; '.join(reasons)}" if reasons else ""
-    )
+    strength = audit.strength
+    told = "no mutants" if strength is None else f"{strength:.0%} of the mutants rejected"
+    return f"{audit.problem.id}: {told}" + (f"; weak: {'; '.join(reasons)}" if reasons else "")
 
 
 def _as_text(problems: dict[str, Any]) -> str:
@@ -206,9 +205,10 @@ def _as_text(problems: dict[str, Any]) -> str:
     weak = sum(record["weak"] for record in problems.values())
     flaky = sum(record["flaky"] for record in problems.values())
     known = [r["strength"] for r in problems.values() if r["strength"] is not None]
-    mean = f"{sum(known) / len(known):.1%}" if known else "-"
+    told = "no mutants, so that strength was not measured: Task.probes gives them"
+    if known:
+        told = f"mean strength {sum(known) / len(known):.1%} over {len(known)} with mutants"
     return (
         f"{table(header, rows)}\n"
-        f"{counted(len(problems), 'problem')}: {weak} weak, {flaky} flaky; mean strength {mean} "
-        f"over {len(known)} with mutants"
+        f"{counted(len(problems), 'problem')}: {weak} weak, {flaky} flaky; {told}"
     )
