@@ -79,9 +79,10 @@ def print_error(text: str) -> None:
     try:
         print(f"{text}\n", end="", file=sys.stderr, flush=True)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EIO):
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        with suppress(AttributeError, OSError):  # what stands for a stream has no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def open_closed() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 import threading
@@ -15,7 +16,7 @@ import pytest
 from rlvr import CommandSpec, ConfigError, log, stdout_to_stderr, tells
 from rlvr.cli import main as command_line
 from rlvr.cli import plugin_commands
-from rlvr.heartbeat import INTERVAL_S, LONGEST_S, heartbeat
+from rlvr.heartbeat import INTERVAL_S, LONGEST_S, heartbeat, say
 from rlvr.progress.status import RunStatus
 
 
@@ -155,6 +156,20 @@ def test_no_command_doubles_its_prefix(
     said = capsys.readouterr().err
     assert said.startswith("rlvr: ")
     assert "rlvr: rlvr" not in said
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO])
+def test_a_stand_in_on_a_full_disk_costs_the_lines_alone(
+    code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script's own log of standard error; a quota is a full disk as well."""
+
+    class Full:
+        def write(self, text: str) -> int:
+            raise OSError(code, "full")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    say("rlvr: a line")
 
 
 def test_threads_that_print_aside_give_standard_output_back(
