@@ -159,10 +159,9 @@ def _previous(args: argparse.Namespace, host: PluginHost, held: ExitStack) -> Be
 
 def _begun_at(path: Path) -> tuple[str, str]:
     """When a run began and its name, to sort by; "" where its record does not tell."""
-    record = dict[str, Any]()
     with suppress(ValueError):
-        record = RunDir(path).read_run()
-    return str(record.get("created", "")), path.name
+        return str(RunDir(path).read_run().get("created", "")), path.name
+    return "", path.name
 
 
 def _misfit(directory: RunDir, wanted: Configured) -> str | None:
