@@ -71,8 +71,12 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                "Trajectory.from_text('else', problem.payload)", "task", "a trajectory of 'else'"),
     "dated": ("task", "digest=answer,", "digest=str(id(answer) + COIN()),", "task",
               "have different digest"),
-    "folder": ("task", "is_right =", "__import__('os').chdir('/'); is_right =", "reward",
+    "folder": ("task", "is_right =", "__import__('os').chdir('/'); is_right =", "task",
                "it changed the working directory to /"),
+    "listed": ("task", "question = ", "__import__('sys').path.insert(0, number)\n"
+               "                question = ", "task", "it changed sys.path"),
+    "seeding": ("curriculum", "RLVR_API = 1", "__import__('random').seed(0)\nRLVR_API = 1",
+                "the plugin", "it drew or seeded numbers of random"),
     "unsaid": ("task", "is_right =", "raise Unsaid\n        is_right =", "task",
                "Unsaid: (its text raised ValueError)"),
     "cancels": ("task", "is_right =", "raise KeyboardInterrupt\n        is_right =", "task",
@@ -249,20 +253,27 @@ def test_a_task_that_tells_its_answers_is_warned_of(plugin_site: PluginSite) -> 
     assert (done.returncode, json.loads(done.stdout)["warnings"]) == (0, [])
 
 
-def test_a_file_that_a_part_leaves_in_the_working_folder_is_warned_of(
-    plugin_site: PluginSite,
-) -> None:
-    """Whoever runs it does so in a folder of theirs; what was there before is not told."""
+def test_files_and_megabytes_that_a_part_leaves_are_warned_of(plugin_site: PluginSite) -> None:
+    """Whoever runs it does so in folders of theirs; what was there before is not told."""
+    acts = [
+        *("open('verdicts.txt', 'a').close()", "tempfile.mkdtemp(prefix='left')"),
+        *("open(os.path.expanduser('~/.mine'), 'a').close()", "print('x' * 200_000)"),
+    ]
     text = files_of("leaving", "task")["rlvr_leaving.py"]
-    text = text.replace("is_right =", "open('verdicts.txt', 'a').close(); is_right =", 1)
+    text = text.replace("is_right =", f"import os, tempfile; {'; '.join(acts)}; is_right =", 1)
     plugin_site.add("leaving", text, module="rlvr_leaving")
+    (home := plugin_site.path / "home").mkdir()
 
-    for warnings in (1, 0):
-        done = plugin_site.rlvr("plugins", "check", "leaving", "--json", "--problems", "1")
+    for is_first in (True, False):
+        done = plugin_site.rlvr(
+            "plugins", "check", "leaving", "--json", "--problems", "1", HOME=str(home)
+        )
         assert done.returncode == 0, done.stdout
-        told = json.loads(done.stdout)["warnings"]
-        assert len(told) == warnings, told
-        assert all("left verdicts.txt in the working folder" in text for text in told)
+        told = "\n".join(json.loads(done.stdout)["warnings"])
+        assert ("left verdicts.txt in the working folder" in told) is is_first
+        assert ("left .mine in the home folder" in told) is is_first
+        assert re.search(r"left left\w+, left\w+, left\w+ and \d+ more in the folder of temp", told)
+        assert re.search(r"^reward leaving: it printed \d{6,} characters", told, re.MULTILINE)
 
 
 def test_a_plugin_may_print_what_it_likes(plugin_site: PluginSite) -> None:

@@ -361,7 +361,7 @@ def test_a_verdict_that_a_run_would_refuse_is_none(wrong: dict[str, Any], said: 
 def test_a_child_left_running_is_found() -> None:
     """A process that outlives its verification is named."""
     try:
-        with pytest.raises(AssertionError, match="child processes still run"):
+        with pytest.raises(AssertionError, match="left running the process"):
             contract_of(OnToys, make_reward=LeavesAChild)().test_leaves_nothing_behind()
     finally:
         for child in LeavesAChild.children:

@@ -89,11 +89,11 @@ def main(args: argparse.Namespace, host: PluginHost, watchdog: Watchdog, folder:
             pip_install("rlvr[testing]"),
         )
     before = descendants(os.getpid())
-    report = Report()
+    limit = Deadline(args.limit, args.slow, report := Report(), watchdog)
     with watchdog.silenced():
-        _check(args, host, report, Deadline(args.limit, args.slow, report, watchdog))
+        _check(args, host, report, limit)
     watchdog.end()
-    if report.hung:
+    if report.hung or limit.changing:  # what it left running is not waited for
         kill(descendants(os.getpid()) - before)
         abandon_threads()
     return print_report(args, report)

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import FrameType
 
 from attrs import define, evolve, field
@@ -17,6 +17,7 @@ from rlvr.cli.watchdog import IMPORT_S, Watchdog
 from rlvr.cli.watched_child import Step
 from rlvr.errors import PartError
 from rlvr.plugins.author_error import place_at_work, said
+from rlvr.testing.process import ChangedError, nothing_changed
 
 _AGAIN_S = 5.0
 """Time that an interrupted part has to clean up, before it is interrupted again."""
@@ -41,6 +42,8 @@ class Deadline:
         note_s: Time after which a line on standard error says what is waited for.
         report: What the parent then prints.
         watchdog: Tells the parent of each step.
+        changing: Parts that changed the process: told once, for each step may wait for what runs.
+        kept: By part: processes that it keeps for all its work, such as a compiler.
         has_fired: Whether this step, or the last one, was interrupted.
         is_cancelled: Whether a person pressed Ctrl-C.
     """
@@ -49,6 +52,8 @@ class Deadline:
     note_s: float
     report: Report
     watchdog: Watchdog
+    changing: set[str] = field(factory=set, init=False)
+    kept: dict[str, dict[object, str]] = field(factory=dict, init=False)
     has_fired: bool = field(default=False, init=False)
     is_cancelled: bool = field(default=False, init=False)
 
@@ -59,6 +64,7 @@ class Deadline:
 
         Raises:
             HungError: It took longer than the limit; says so, and where the part was.
+            ChangedError: It changed what all parts share, or left something running.
             PartError: It raised a KeyboardInterrupt of its own.
         """
         if threading.current_thread() is not threading.main_thread():
@@ -93,7 +99,12 @@ class Deadline:
         self.watchdog.begin(step)
         self._set_alarm()
         try:
-            yield
+            kept = self.kept.setdefault(part, {})
+            with nullcontext() if part in self.changing else nothing_changed(kept):
+                yield
+        except ChangedError:
+            self.changing.add(part)
+            raise
         except KeyboardInterrupt as error:
             if isinstance(error, HungError) or self.is_cancelled:
                 raise

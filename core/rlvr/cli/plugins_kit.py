@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 pytest_hook = HookimplMarker("pytest")
 HERE = "the plugin itself"
+_LIBRARIES = {".cache", ".config", ".local"}
+"""Folders that libraries make in an empty home."""
+_MOST_PRINTED = 100_000
+"""Characters that a part may print while one promise is tried."""
 
 
 @define
@@ -37,6 +41,7 @@ class _Kit:
     limit: Deadline
     contracts: Mapping[str, Any] = field(factory=dict, init=False)
     misjudging: set[str] = field(factory=set, init=False)
+    printing: set[str] = field(factory=set, init=False)
 
     def pytest_configure(self, config: Any) -> None:
         config.option.tbstyle = "value"  # the report tells of a failure: nobody reads its lines
@@ -88,6 +93,13 @@ class _Kit:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         part, _ = self._part(report.nodeid)
+        printed = len(report.capstdout) + len(report.capstderr)
+        if printed > _MOST_PRINTED and part not in self.printing:
+            self.printing.add(part)
+            self.report.warnings.append(
+                f"{part}: it printed {printed} characters while one promise was tried; a run shows "
+                "what parts print: leave it out, or log it with logging.debug"
+            )
         if report.skipped:
             reason = report.longrepr[2].removeprefix("Skipped: ")
             self.report.skip(part, reason, report.nodeid.split("::")[-1])
@@ -95,10 +107,12 @@ class _Kit:
             self.report.hold(part)
 
     def pytest_warning_recorded(self, warning_message: Any, nodeid: str) -> None:
-        from rlvr.testing.contract import KitWarning  # here: it needs pytest
+        from rlvr.testing.process import KitWarning  # here: only the check pays for it
 
         if issubclass(warning_message.category, KitWarning):
-            self.report.warnings.append(f"{self._part(nodeid)[0]}: {warning_message.message}")
+            text = f"{self._part(nodeid)[0]}: {warning_message.message}"
+            if text not in self.report.warnings:
+                self.report.warnings.append(text)
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         import pytest
@@ -187,11 +201,18 @@ def _apart(here: str, there: str) -> str:
     return f"{'...' * bool(at)}{here[at:][:150]} here, {there[at:][:150]} there"
 
 
+def _names(place: str) -> set[str]:
+    return {*os.listdir(place)} if os.path.isdir(place) else set()
+
+
 def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: Deadline) -> None:
     """Run the contracts of the plugin's module and of the parts; findings go to the report."""
     import pytest
 
-    before = {*os.listdir()}
+    places = {"the working folder": os.getcwd(), "the home folder": os.path.expanduser("~")}
+    if limit.watchdog.pipe is not None:  # then it is the check's own
+        places["the folder of temporary files"] = tempfile.gettempdir()
+    before = {where: _names(place) for where, place in places.items()}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.delenv("PYTEST_ADDOPTS", raising=False)  # "-n 2" would run it out of our sight
         patch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # the contracts need none of them
@@ -201,7 +222,7 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
         words = [f"-pno:{name}" for name in ("terminal", "cacheprovider", "faulthandler")]
         words += ["--import-mode=importlib"]
         words += ["--basetemp", f"{folder}/files"]
-        words += ["-W", "always::rlvr.testing.contract.KitWarning"]
+        words += ["-W", "always::rlvr.testing.process.KitWarning"]
         kit = _Kit(offered, parts, report, limit)
         status = pytest.main(["-c", f"{folder}/pytest.ini", *words, str(file)], plugins=[kit])
     if status == pytest.ExitCode.INTERRUPTED:
@@ -209,10 +230,12 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
     is_done = status in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     if not is_done and not (status == pytest.ExitCode.NO_TESTS_COLLECTED and HERE in report.hung):
         raise RuntimeError(f"the contract kit did not run: pytest ended with {status!r}")
-    if left := sorted({*os.listdir()} - before):
-        report.warnings.append(
-            f"{HERE}: the check left {', '.join(left)} in the working folder; a part is to write "
-            "into a temporary folder or that of the run"
-        )
+    for where, place in places.items():
+        if left := sorted(_names(place) - before[where] - _LIBRARIES):
+            more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+            report.warnings.append(
+                f"{HERE}: the check left {', '.join(left[:3])}{more} in {where}; a part is to "
+                "write into the folder of the run, or into a temporary one that it removes"
+            )
     if not report.findings:  # a new process is for what holds in one
         _run_anew(offered, parts, report, limit)

@@ -13,6 +13,7 @@ from attrs import define, field, frozen
 from rlvr.cli.output import print_json, table
 from rlvr.errors import ExitCode, PartError, PrerequisiteError, explain
 from rlvr.plugins import author_error
+from rlvr.testing.process import ChangedError
 
 
 @frozen
@@ -110,6 +111,8 @@ class Report:
         self, part: str, asked: str, error: Exception, target: str, do: str = "", cause: str = ""
     ) -> None:
         """Add the finding of an error that a part, or the kit, raised."""
+        if isinstance(error, ChangedError):
+            asked = "it leaves alone what all parts share, and ends what it starts."
         self.add(part, asked, said(error), mended_by(error, target) + do, cause or cause_of(error))
 
     def hang(self, part: str, asked: str, why: object, target: str) -> None:

@@ -15,11 +15,12 @@ from rlvr.border.abilities import is_kept, numbers_of
 from rlvr.border.calls import shown
 from rlvr.border.promises import credited
 from rlvr.parts import Advantage
-from rlvr.testing.contract import not_given, nothing_changed
+from rlvr.testing.contract import not_given
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import annotated_more, padded, soiled
 from rlvr.testing.learning_part import LearningPartContract
+from rlvr.testing.process import nothing_changed
 from rlvr.types import Datum, Message, Problem, Reward, ScoredGroup, Trajectory
 
 REWARDS_P_G = ((0.0, 1.0, 0.5, 1.0), (0.3, 0.1, 0.2), (1.0, 0.0), (0.5, 0.5, 0.5))

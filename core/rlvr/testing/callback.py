@@ -19,9 +19,9 @@ from rlvr.testing.contract import (
     check_declarations,
     check_part,
     not_given,
-    nothing_changed,
     opened,
 )
+from rlvr.testing.process import nothing_changed
 from rlvr.types import Checkpoint, EvalReport, RunInfo
 
 TOLD = (

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
-import os
-import signal
-import sys
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 
 from rlvr.errors import ConfigError
+from rlvr.testing.process import Shared
 
 if TYPE_CHECKING:
     from rlvr.parts import Part
@@ -36,7 +32,7 @@ class Contract:
 
     def setup_method(self) -> None:
         """Remember what the process shares: pytest calls it before each test."""
-        self._before = _Shared()
+        self._before = Shared()
 
     def teardown_method(self) -> None:
         """Restore it, so that the next test sees that a part changes it again."""
@@ -114,10 +110,6 @@ def on_open(
     return decorate
 
 
-class KitWarning(UserWarning):
-    """What an author should look at, although no promise is broken: an honest part may do it."""
-
-
 class NoVerdictError(AssertionError):
     """A reward gave no verdict, or a wrong key of it: no fault of the task that it judged."""
 
@@ -161,53 +153,6 @@ def check_declarations(part: object) -> None:
 
     fault = fault_of_declarations(part)
     assert not fault, fault
-
-
-@contextmanager
-def nothing_changed() -> Iterator[None]:
-    """The block leaves alone what the whole process shares; variables are told without values."""
-    before = _Shared()
-    yield
-    changed = before.changed_variables()
-    assert not changed, f"it changed environment variables: {', '.join(changed)}"
-    assert Path.cwd() == before.folder, f"it changed the working directory to {Path.cwd()}"
-    now = _Shared()
-    others = [name for name, value in before.others.items() if now.others[name] != value]
-    assert not others, f"it changed {', '.join(others)}, which the whole process shares"
-
-
-class _Shared:
-    """What all parts of a process share: variables, folder, streams, log, umask and signals."""
-
-    def __init__(self) -> None:
-        self.variables, self.folder = dict(os.environ), Path.cwd()
-        os.umask(umask := os.umask(0o22))
-        self.others: dict[str, Any] = {
-            **{f"sys.{name}": getattr(sys, name) for name in ("stdin", "stdout", "stderr")},
-            "logging.disable": logging.root.manager.disable,
-            "the umask": umask,
-            **{f"what {one.name} does": signal.getsignal(one) for one in signal.Signals},
-        }
-
-    def changed_variables(self) -> list[str]:
-        """Names of the environment variables that differ by now."""
-        names = {*self.variables, *os.environ}
-        return sorted(n for n in names if self.variables.get(n) != os.environ.get(n))
-
-    def restore(self) -> None:
-        """Make it as it was."""
-        for name in self.changed_variables():
-            os.environ.pop(name, None)
-            os.environ.update({name: self.variables[name]} if name in self.variables else {})
-        os.chdir(self.folder)
-        for name in ("stdin", "stdout", "stderr"):
-            setattr(sys, name, self.others[f"sys.{name}"])
-        logging.disable(self.others["logging.disable"])
-        os.umask(self.others["the umask"])
-        for one in signal.Signals:
-            handler = self.others[f"what {one.name} does"]
-            if handler is not None and signal.getsignal(one) != handler:
-                signal.signal(one, handler)
 
 
 def differing(one: Any, other: Any) -> str:

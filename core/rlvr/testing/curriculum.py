@@ -13,8 +13,8 @@ from rlvr.testing.contract import (
     check_declarations,
     check_part,
     not_given,
-    nothing_changed,
 )
+from rlvr.testing.process import nothing_changed
 from rlvr.types import Message, PassRate, Problem
 
 

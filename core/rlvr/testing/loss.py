@@ -13,11 +13,12 @@ import pytest
 
 from rlvr.border.calls import shown
 from rlvr.parts import Loss, NamedForm
-from rlvr.testing.contract import check_declarations, not_given, nothing_changed
+from rlvr.testing.contract import check_declarations, not_given
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import Forward, agreeing, annotated_more, leaves, padded, soiled
 from rlvr.testing.learning_part import LearningPartContract
+from rlvr.testing.process import nothing_changed
 from rlvr.types import Datum
 
 Ran = tuple[float, list[Any], dict[str, float]]
@@ -245,9 +246,8 @@ class LossContract(LearningPartContract):
     @_computed
     def test_keeps_nothing_between_calls(self) -> None:
         """The same loss object gives the same answer twice and leaves its inputs as they were."""
-        data, forward = self._case()
+        (data, forward), loss = self._case(), met(self.make_loss())
         before = forward.values()
-        loss = met(self.make_loss())
         with nothing_changed():
             (first, metrics), (second, others) = (forward.through(loss, data) for _ in range(2))
         assert first.item() == second.item(), f"the loss is {first:g}, then {second:g}"

@@ -67,14 +67,23 @@ class PluginContract(Contract):
         assert getattr(self._import(), "RLVR_API", None) == API_VERSION
 
     def test_importing_it_is_light(self) -> None:
-        """Listing plugins never pays for torch, docker and their like."""
-        code = (
-            f"import json, sys, {self.module} as plugin; "
-            f"from rlvr.testing.plugin import offers; list(offers(plugin)); "
-            f"print(json.dumps([n for n in {list(self.heavy)!r} if n in sys.modules]))"
+        """Listing plugins never pays for torch and its like, and changes nothing in the process."""
+        code = "\n".join(
+            [
+                "import json, sys, warnings",
+                "from rlvr.testing.plugin import offers",
+                "from rlvr.testing.process import KitWarning, nothing_changed",
+                "warnings.simplefilter('error', KitWarning)",
+                "with nothing_changed():",
+                f"    import {self.module} as plugin",
+                "    list(offers(plugin))",
+                f"print(json.dumps([n for n in {list(self.heavy)!r} if n in sys.modules]))",
+            ]
         )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        words = [sys.executable, "-c", code]
+        done = subprocess.run(words, capture_output=True, text=True)
+        last = (done.stderr.splitlines() or ["no word"])[-1]
+        assert done.returncode == 0, f"importing {self.module} in a new process ended with: {last}"
         found = json.loads(done.stdout.splitlines()[-1])  # it may print
         assert not found, f"importing {self.module} imports {', '.join(map(repr, found))}"
 

@@ -17,12 +17,12 @@ from rlvr.testing.contract import (
     Contract,
     check_part,
     not_given,
-    nothing_changed,
     on_open,
     opened,
 )
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyEpisode, ToyTask
+from rlvr.testing.process import nothing_changed
 from rlvr.types import Group, Problem, SamplingParams, Trajectory
 
 _PATIENCE_S = 5.0

@@ -15,7 +15,6 @@ from rlvr.border.promises import fault_of_problem, reference_of
 from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
 from rlvr.testing.contract import (
     Contract,
-    KitWarning,
     check_declarations,
     check_part,
     differing,
@@ -24,6 +23,7 @@ from rlvr.testing.contract import (
     on_open,
     opened,
 )
+from rlvr.testing.process import KitWarning
 from rlvr.testing.task_abilities import GARBAGE, TaskAbilities
 from rlvr.types import PassRate, Problem, Reward, Trajectory
 
