@@ -56,6 +56,25 @@ class WritesInPlace(FileCheckpointer):
         return await super().save(step, state, backend)
 
 
+@breaks("kill_while_saving_leaves_the_previous_one")
+class WritesUnderItsName(FileCheckpointer):
+    """All files, the manifest last, in the folder of the final name; lists what has a manifest."""
+
+    async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Checkpoint:
+        folder = self._root / f"step-{step:06d}"
+        saved = await super().save(step, state, backend)
+        manifest = (folder / "manifest.json").read_text()
+        (folder / "manifest.json").unlink()
+        (folder / "manifest.json").write_text(manifest)
+        return saved
+
+    def list(self) -> Sequence[Checkpoint]:
+        found = sorted(self._root.glob("step-*/manifest.json"))
+        folders = [file.parent for file in found]
+        whole = {checkpoint.path: checkpoint for checkpoint in super().list()}
+        return [whole.get(f) or Checkpoint(path=f, step=int(f.name[5:])) for f in folders]
+
+
 @breaks("load_gives_back_what_was_saved")
 class ForgetsTheBackend(FileCheckpointer):
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,12 @@ def test_a_right_plugin_holds_every_promise(
         ("RLVR_API = 1", "RLVR_API = 2", "states_the_api_it_was_built_for"),
         ("RLVR_API = 1", "", "states_the_api_it_was_built_for"),
         ("RLVR_API = 1", "RLVR_API = 1\nimport wave", "importing_it_is_light"),
+        ("RLVR_API = 1", "RLVR_API = 1\n__import__('os').chdir('/')", "importing_it_is_light"),
+        (
+            "@frozen(kw",
+            "@__import__('attrs').define(kw",
+            "every_option_has_a_help_line_and_a_default",
+        ),
         ("def rlvr_losses():", "def rlvr_loses():", "every_hook_is_known"),
         ("@hookimpl\ndef rlvr_losses", "def rlvr_losses", "every_hook_is_known"),
         ("def rlvr_losses():", "def rlvr_losses(step):", "every_hook_is_known"),
@@ -89,6 +97,7 @@ def test_a_right_plugin_holds_every_promise(
         ('"mine.beta"', '"mine.gamma"', "vetted_values_name_real_options"),
         ('"train.lr"', '"train.speed"', "vetted_values_name_real_options"),
         ('"train.lr"', '"lr"', "vetted_values_name_real_options"),
+        ('summary="a task"', 'starter=__name__ + ":rlvr_tasks"', "starters_name_a_model"),
         ("8}", "'many'}", "vetted_values_name_real_options"),
         ("4}", "-1}", "vetted_values_name_real_options"),
         ("0.2}", "'strong'}", "vetted_values_name_real_options"),
@@ -108,3 +117,30 @@ def test_faults_are_found(
     """Each planted fault fails the test whose promise it breaks."""
     assert old in RIGHT
     assert promise in broken(contract_of(RIGHT.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("", "a model spec is SCHEME:..., such as gpt2:PATH"),
+        ("gpt2:", "a model spec is SCHEME:..., such as gpt2:PATH"),
+        ("starter", "a model spec is SCHEME:..., such as gpt2:PATH"),
+        ("gpt2:{here}/none?layers=1", "and no file is there"),
+        ("gpt2:{here}/empty", "and no file is there"),
+        ("gpt2:{here}/full", ""),
+        ("gpt2:new?layers=1", ""),
+        ("hf:some/name", ""),
+    ],
+)
+def test_a_starter_names_a_model(
+    model: str, said: str, contract_of: Callable[[str], type[PluginContract]], tmp_path: Path
+) -> None:
+    """Whether it can be opened is the backend's affair; a folder without files is no model."""
+    (tmp_path / "full/of").mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "full/of/weights").touch()
+    text = RIGHT.replace('summary="a task"', 'summary="a task", starter=__name__ + ":starter"')
+    model = model.format(here=tmp_path)
+    contract = contract_of(f"{text}\ndef starter():\n    return {model!r}\n")
+    with pytest.raises(AssertionError, match=re.escape(said)) if said else nullcontext():
+        contract().test_starters_name_a_model()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import os
+import resource
 import signal
 import sys
 import warnings
@@ -107,24 +109,27 @@ class CheckpointerContract(Contract):
         before = self._save(tmp_path, 1, STATE, TinyBackend(seed=1))
         with pytest.raises((CheckpointError, type(error))):
             self._save(tmp_path, 2, STATE, _Failing(error))
-        self._assert_only(tmp_path, before)
+        self._assert_whole(tmp_path, before)
 
     def test_kill_while_saving_leaves_the_previous_one(self, tmp_path: Path) -> None:
-        """The process dies half-way by SIGKILL: the older checkpoint loads, and saving works."""
+        """Killed within any of its files, a save leaves the older one; saving then works."""
         if not hasattr(os, "fork") or sys.platform == "darwin":
             pytest.skip("needs a fork that is safe")
         before = self._save(tmp_path, 1, STATE, TinyBackend(seed=1))
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads: it only dies
-            child = os.fork()
-        if child == 0:
-            try:
-                self._save(tmp_path, 2, STATE, _Failing(None))
-            finally:
-                os._exit(0)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status), "the save never reached the backend"
-        self._assert_only(tmp_path, before)
+        for number in itertools.count(1):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+                child = os.fork()
+            if child == 0:
+                try:
+                    _die_within_file(number)
+                    self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
+                finally:
+                    os._exit(0)
+            if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+                break  # it writes fewer files
+            self._assert_whole(tmp_path, before)
+        assert number > 1, "the save opened no file to write into"
         self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
         assert [checkpoint.step for checkpoint in self._list(tmp_path)] == [1, 2]
 
@@ -197,27 +202,49 @@ class CheckpointerContract(Contract):
                 continue
             pytest.fail(f"{what}, and the checkpoint was accepted")
 
-    def _assert_only(self, directory: Path, before: Checkpoint) -> None:
-        assert [checkpoint.step for checkpoint in self._list(directory)] == [before.step]
-        self._verify(directory, before)
-        backend = TinyBackend(seed=9)
-        assert self._load(directory, before, backend) == STATE
-        assert _digest(backend) == _digest(TinyBackend(seed=1))
+    def _assert_whole(self, directory: Path, before: Checkpoint) -> None:
+        """After a save of step 2 that was cut off; it may have been complete by then."""
+        found = {checkpoint.step: checkpoint for checkpoint in self._list(directory)}
+        says = f"the save of step 2 was cut off, and list gives the steps {[*found]}"
+        assert [*found] in ([1], [1, 2]), f"{says}; step 1 was whole"
+        for step, checkpoint in {**found, 1: before}.items():
+            backend = TinyBackend(seed=9)
+            try:
+                self._verify(directory, checkpoint)
+                state = self._load(directory, checkpoint, backend)
+            except CheckpointError as error:
+                do = "write beside it, and rename what is complete"
+                raise AssertionError(f"{says}; {step} does not load ({error}): {do}") from error
+            assert state == STATE, f"{says}; {step} has another state"
+            assert _digest(backend) == _digest(TinyBackend(seed=step)), f"{says}; {step} is another"
 
 
 class _Failing(TinyBackend):
-    """Writes half of its file and then raises the error, or dies by SIGKILL where it is None."""
+    """Writes half of its file and then raises the error."""
 
-    def __init__(self, error: BaseException | None) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(seed=2)
         self._error = error
 
     async def save(self, directory: Path) -> None:
         (directory / "tiny.npz").write_bytes(np.arange(100).tobytes())
-        if self._error is None:
-            os.kill(os.getpid(), signal.SIGKILL)
-        else:
-            raise self._error
+        raise self._error
+
+
+def _die_within_file(number: int) -> None:
+    """The process ends as by SIGKILL once it has written a byte into the file opened so late."""
+    opened = 0
+
+    def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        nonlocal opened
+        if event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR):
+            opened += 1
+            if opened == number:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)  # else Python gets an OSError
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.addaudithook(heard)
 
 
 def _digest(backend: TinyBackend) -> str:

@@ -8,7 +8,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import product
+from pathlib import Path
 from typing import Any, ClassVar
 
 import attrs
@@ -155,9 +157,29 @@ class PluginContract(Contract):
             if not isinstance(spec, PartSpec) or not spec.config:
                 continue
             record = _resolve(spec.config)
-            record()
+            made = record()
             for field in attrs.fields(record):
                 assert field.metadata.get(HELP), f"{spec.config}.{field.name} has no help line"
+                with suppress(attrs.exceptions.FrozenError):
+                    setattr(made, field.name, getattr(made, field.name))
+                    raise AssertionError(
+                        f"{spec.config} can be changed once it is made, and a run writes down what "
+                        "it was at the start: write @frozen(kw_only=True) above the class"
+                    )
+
+    def test_starters_name_a_model(self) -> None:
+        """A task's starter gives SCHEME:..., and a path in it is that of a file or full folder."""
+        from rlvr.border.calls import told_by  # here: a PluginContract promises a light import
+
+        for spec in offers(self._import()):
+            if isinstance(spec, TaskSpec) and spec.starter:
+                model = told_by(spec, spec.starter, str, "a model spec")
+                says = f"{spec.kind} {spec.name!r}: {spec.starter} gives {model!r}"
+                _, _, rest = model.partition(":")
+                assert rest, f"{says}; a model spec is SCHEME:..., such as gpt2:PATH"
+                place = Path(rest.partition("?")[0])
+                is_full = next(place.rglob("*"), None) if place.is_dir() else place.exists()
+                assert is_full or not place.is_absolute(), f"{says}, and no file is there"
 
     def test_vetted_values_name_real_options(self) -> None:
         """Values of algorithms and presets fit options that the core or this plugin has."""
