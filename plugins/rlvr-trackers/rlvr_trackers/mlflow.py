@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import frozen
 
 from rlvr import RunInfo, option
-from rlvr_trackers.tracker import ProjectOptions, Tracker
+from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
 
 _REFUSED = re.compile(r"[^\w\-. :/]|^/|/(?=/|$)|(?<![^/])\.+", re.ASCII)
+_SQLITE = "sqlite:///"
 _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
@@ -35,8 +39,21 @@ class MLflow(Tracker):
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Make the experiment and a run in it, or take up the run of before."""
+        uri = self.options.uri or self.library.get_tracking_uri()
+        if not uri.startswith(_SQLITE):
+            return self._begin(uri, run, config, known)
+        file = self.kept_place(uri.removeprefix(_SQLITE))
+        folder = os.open(writable(file.parent), os.O_RDONLY)
+        try:  # MLflow makes the tables of a new file: two processes at once fail, or break it
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(folder, fcntl.LOCK_EX)
+            return self._begin(f"{_SQLITE}{file}", run, config, known)
+        finally:
+            os.close(folder)
+
+    def _begin(self, uri: str, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         options = self.options
-        self._client = self.library.MlflowClient(tracking_uri=options.uri or None)
+        self._client = self.library.MlflowClient(tracking_uri=uri)
         if known:
             self._client.update_run(known, status="RUNNING")
             self._id = known

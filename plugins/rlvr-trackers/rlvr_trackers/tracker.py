@@ -6,11 +6,13 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 import structlog
@@ -33,6 +35,20 @@ from rlvr_trackers.entries import evaluation_numbers, public_config, recorded, t
 log = structlog.get_logger(__name__)
 _ASKING_NOBODY = threading.Lock()
 """Runs in threads share standard input."""
+
+
+def writable(folder: Path) -> Path:
+    """
+    The folder, made if need be.
+
+    Raises:
+        OSError: No file can be written there. Libraries then write elsewhere, try for minutes, or
+            lose the run in the background.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        file.write(bytes(4096))
+    return folder
 
 
 @frozen(kw_only=True)
@@ -63,9 +79,9 @@ class Tracker(Callback):
     """
     Logs a run to one tracker. A subclass says how to start, log a step, log a table, and finish.
 
-    `RUN/trackers/NAME.json` keeps the tracker's id of the run and the last step of each kind of
-    entry, so a resumed run goes on in the same tracker run and logs no step again. Steps that the
-    run directory has and the tracker lacks are logged first. A call that
+    `RUN/trackers/NAME.json` keeps the tracker's id of the run, the last step of each kind of entry,
+    and where relative places lay, so a resumed run goes on in the same tracker run and logs no step
+    again. Steps that the run directory has and the tracker lacks are logged first. A call that
     raises or takes longer than `timeout_s` is warned of once; nothing is logged after that. The
     tracker's run is closed all the same, unless a call still hangs.
     """
@@ -122,6 +138,13 @@ class Tracker(Callback):
     @abstractmethod
     def finish(self, outcome: str) -> None:
         """Send what is left and close the run: "done", "interrupted" or "failed"."""
+
+    # --- for its use ----------------------------------------------------------------------------
+
+    def kept_place(self, asked: str) -> Path:
+        """The absolute path that `asked` meant at the run's first start: a resume goes on there."""
+        places = self._kept.setdefault("places", {})
+        return Path(places.setdefault(asked, os.path.abspath(asked)))
 
     # --- what the run tells ---------------------------------------------------------------------
 

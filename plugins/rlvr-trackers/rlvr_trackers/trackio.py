@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from attrs import frozen
 
 from rlvr import RunInfo, option
-from rlvr_trackers.tracker import ProjectOptions, Tracker
+from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
+
+_ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
 
 
 @frozen(kw_only=True)
@@ -29,6 +32,8 @@ class Trackio(Tracker):
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Open a run. Trackio takes runs up by name, so the name ends in letters of its own."""
         options = self.options
+        if not (options.space or options.url or any(map(os.environ.get, _ELSEWHERE))):
+            writable(self.library.utils.TRACKIO_DIR)
         own = f"{options.name or run.id}-{secrets.token_hex(3)}"
         self._run = self.library.init(
             options.project,
@@ -49,7 +54,8 @@ class Trackio(Tracker):
         return None if following is None else following - 1
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Log numbers of a step."""
+        """Log numbers of a step. Trackio writes them later, in a thread."""
+        self._check()
         self._run.log(dict(numbers), step=step)
 
     def table(self, step: int, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -61,3 +67,9 @@ class Trackio(Tracker):
     def finish(self, outcome: str) -> None:
         """Write the rest."""
         self._run.finish()
+        self._check()
+
+    def _check(self) -> None:
+        """Raise what trackio's thread only warned of, once, on standard error."""
+        if any(key.startswith("write-") for key in getattr(self._run, "_warned_failures", ())):
+            raise OSError("trackio could not write what it was told; its own warning says why")

@@ -14,7 +14,7 @@ import structlog
 from attrs import frozen
 
 from rlvr import RunInfo, option
-from rlvr_trackers.tracker import ProjectOptions, Tracker
+from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
 
 log = structlog.get_logger(__name__)
 
@@ -43,7 +43,7 @@ class Wandb(Tracker):
 
     name = module = "wandb"
     reports = ("WANDB_ERROR_REPORTING", "false")
-    advice = "check the network and `wandb login`, or set wandb.mode=offline"
+    advice = "check the network, `wandb login` and wandb.folder, or set wandb.mode=offline"
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Open a run; a resumed one has the id of before (offline: a second folder of that id)."""
@@ -58,7 +58,8 @@ class Wandb(Tracker):
             x_disable_meta=True,
         )
         before = os.environ.get("WANDB_SERVICE")
-        self._folder = Path(options.folder or run.directory / "trackers")
+        wanted = options.folder and self.kept_place(options.folder)
+        self._folder = writable(Path(wanted or run.directory / "trackers"))
         self._run = self.library.init(
             project=options.project,
             entity=options.entity or None,

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
+from unittest.mock import MagicMock
 
 import pytest
 import structlog
@@ -45,9 +46,10 @@ from rlvr_trackers.entries import (
     recorded,
     table_rows,
 )
-from rlvr_trackers.mlflow import _name
+from rlvr_trackers.mlflow import MLflow, MLflowOptions, _name
 from rlvr_trackers.tensorboard import TensorBoard, TensorBoardOptions
 from rlvr_trackers.tracker import Tracker, TrackerOptions
+from rlvr_trackers.trackio import Trackio, TrackioOptions
 from rlvr_trackers.wandb import Wandb, WandbOptions
 
 METRICS = {"reward/mean": 0.5}
@@ -587,6 +589,132 @@ def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     assert f"FileExistsError: [Errno 17] File exists: '{tmp_path}/trackers'" in lines[0]["found"]
 
 
+def without_library(tracker: type[Tracker], options: Any) -> Any:
+    """The tracker, whose library is not imported."""
+    return type("Fake", (tracker,), {"module": "json"})(options, BuildContext())
+
+
+class _Client:
+    """Of MLflow: notes where it was opened, and how many are at work on one new file."""
+
+    opened: ClassVar[list[str]] = []
+    at_work: ClassVar[set[int]] = set()
+    most_at_work: ClassVar[int] = 0
+
+    def __init__(self, tracking_uri: str) -> None:
+        self.opened.append(tracking_uri)
+
+    def get_experiment_by_name(self, _name: str) -> Any:
+        self.at_work.add(threading.get_ident())
+        type(self).most_at_work = max(self.most_at_work, len(self.at_work))
+        time.sleep(0.05)
+        self.at_work.remove(threading.get_ident())
+        return SimpleNamespace(experiment_id="0")
+
+    def create_run(self, _number: str, run_name: str) -> Any:
+        return SimpleNamespace(info=SimpleNamespace(run_id=run_name))
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *given, **named: None
+
+
+class _FakeMLflow(MLflow):
+    module = "json"
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(MLflowOptions(uri=uri), BuildContext())
+        entities = SimpleNamespace(Param=lambda *_: None, Metric=lambda *_: None)
+        self.library = SimpleNamespace(MlflowClient=_Client, entities=entities)
+
+
+def test_runs_that_begin_at_once_make_the_tables_of_mlflow_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    """MLflow's own processes break a new SQLite file otherwise."""
+    trackers = [_FakeMLflow(f"sqlite:///{tmp_path}/new.db") for _ in range(3)]
+    threads = []
+    for number, tracker in enumerate(trackers):
+        run = run_in(tmp_path / str(number))
+        run.directory.mkdir()
+        threads.append(threading.Thread(target=tracker.start, args=(run, {}, "")))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len(_Client.opened) >= 3
+    assert _Client.most_at_work == 1
+
+
+def test_a_relative_place_is_that_of_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume from another working folder goes on there; another option is another place."""
+    folders = []
+    for step, (cwd, folder) in enumerate([("one", "logs"), ("two", "logs"), ("two", "others")]):
+        (tmp_path / cwd).mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / cwd)
+        told(_FakeMLflow(f"sqlite:///{folder}/m.db"), tmp_path, range(step, step + 1))
+        tracker = without_library(Wandb, WandbOptions(folder=folder, mode="offline"))
+        tracker.library = MagicMock()
+        tracker.library.init.return_value.id = "id"
+        monkeypatch.setattr(tracker, "reached", lambda: None)
+        told(tracker, tmp_path, range(step, step + 1))
+        folders.append(tracker.library.init.call_args.kwargs["dir"])
+
+    wanted = [tmp_path / "one/logs", tmp_path / "one/logs", tmp_path / "two/others"]
+    assert folders == [*map(str, wanted)]
+    assert _Client.opened[-3:] == [f"sqlite:///{folder}/m.db" for folder in wanted]
+
+
+@pytest.mark.parametrize("name", ["wandb", "tensorboard", "mlflow", "trackio"])
+def test_a_place_that_cannot_be_written_is_said_at_once(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the library's words only, after a minute, or with the files in another place."""
+    taken = tmp_path / "taken"
+    taken.touch()
+    for variable in ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):
+        monkeypatch.delenv(variable, raising=False)
+    tracker = {
+        "wandb": lambda: without_library(Wandb, WandbOptions(folder=f"{taken}/logs")),
+        "tensorboard": lambda: without_library(
+            TensorBoard, TensorBoardOptions(folder=f"{taken}/logs")
+        ),
+        "mlflow": lambda: _FakeMLflow(f"sqlite:///{taken}/logs/m.db"),
+        "trackio": lambda: without_library(Trackio, TrackioOptions()),
+    }[name]()
+    if name != "mlflow":
+        tracker.library = MagicMock()
+        tracker.library.utils.TRACKIO_DIR = taken
+
+    with structlog.testing.capture_logs() as lines:
+        told(tracker, tmp_path, range(1, 3))
+
+    (line,) = lines
+    assert (line["event"], line["at"]) == ("tracker_stopped", "start")
+    assert str(taken) in line["found"]
+
+
+def test_what_the_thread_of_trackio_could_not_write_stops_it(tmp_path: Path) -> None:
+    """A disk that is full later: trackio warns in its own words alone, and goes on."""
+    tracker = without_library(Trackio, TrackioOptions())
+    failed: set[str] = set()
+    run = SimpleNamespace(
+        log=lambda *_, **__: failed.add("write-logs-to-sqlite"),
+        finish=lambda: None,
+        _warned_failures=failed,
+    )
+    tracker.library = SimpleNamespace(
+        init=lambda *_, **__: run, utils=SimpleNamespace(TRACKIO_DIR=tmp_path)
+    )
+    with structlog.testing.capture_logs() as lines:
+        told(tracker, tmp_path, range(2, 4))
+
+    assert [(line["event"], line["at"]) for line in lines] == [("tracker_stopped", "metrics")]
+    assert "trackio could not write" in lines[0]["found"]
+
+
 def test_trackio_goes_on_in_a_run_that_was_killed_before_it_sent_anything(tmp_path: Path) -> None:
     """Trackio does not know the run then; it gets the name of before, and the lost step."""
     pytest.importorskip("trackio", reason="trackio is not installed")
@@ -654,8 +782,6 @@ class TestMLflow(Contract):
 
     def make_callback(self, directory: Path) -> Tracker:
         pytest.importorskip("mlflow", reason="MLflow is not installed")
-        from rlvr_trackers.mlflow import MLflow, MLflowOptions
-
         folder = directory if directory.name.startswith("test_") else directory.parent
         options = MLflowOptions(uri=f"sqlite:///{folder}/kept.db", artifacts=str(folder / "kept"))
         return MLflow(options, BuildContext(run_dir=directory))
@@ -671,14 +797,10 @@ class TestTrackio(Contract):
                 monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "kept")
 
     def make_callback(self, directory: Path) -> Tracker:
-        from rlvr_trackers.trackio import Trackio, TrackioOptions
-
         return Trackio(TrackioOptions(), BuildContext(run_dir=directory))
 
 
 class TestWandb(Contract):
     def make_callback(self, directory: Path) -> Tracker:
         pytest.importorskip("wandb", reason="wandb is not installed")
-        from rlvr_trackers.wandb import Wandb, WandbOptions
-
         return Wandb(WandbOptions(mode="offline"), BuildContext(run_dir=directory))
