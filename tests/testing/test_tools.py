@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +15,7 @@ import pytest
 import rlvr.testing
 from rlvr.cli.plugins_report import Report
 from rlvr.testing import LossContract, require_tool, shared_data
+from rlvr.testing.contract import close
 from rlvr.testing.fakes import ReinforceLoss
 from rlvr.testing.tools import require_torch
 
@@ -133,3 +137,27 @@ def test_rlvr_does_not_import_its_test_kit() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=dict(os.environ), timeout=240)
+
+
+def test_the_kit_says_in_words_what_is_wrong() -> None:
+    """No assertion shows values alone: which promise is broken, what was found, what was wanted."""
+    bare = []
+    for file in Path(rlvr.testing.contract.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            words = (ast.JoinedStr, ast.Constant, ast.Name, ast.BinOp)
+            if isinstance(node, ast.Assert) and not isinstance(node.msg, words):
+                bare.append(f"{file.name}:{node.lineno}: {ast.unparse(node)}")
+    assert not bare, "\n".join(bare)
+
+
+def test_numbers_that_differ_are_told_by_how_much() -> None:
+    """Also where they are no numbers (NaN), or another number of them."""
+    close("logprobs", [1.0, 2.0], [1.0, 2.1], 0.2)
+    close("nothing", [], [], 0.0)
+    for found, said in (
+        ([1.0, 2.5], "logprobs: the largest difference is 0.5, at most 0.2 is allowed"),
+        ([1.0, math.nan], "logprobs: the largest difference is nan, at most 0.2 is allowed"),
+        ([1.0], "logprobs, the shape: (1,), not (2,)"),
+    ):
+        with pytest.raises(AssertionError, match=re.escape(said)):
+            close("logprobs", found, [1.0, 2.0], 0.2)

@@ -124,7 +124,8 @@ class _Kit:
         if isinstance(error, _Overdue):
             return
         if isinstance(error, pytest.fail.Exception):
-            error = AssertionError(error.msg)
+            text = str(error.msg).replace("DID NOT RAISE", "it did what it is to refuse with")
+            error = AssertionError(text)
         spec = vars(self.contracts[node.nodeid.split("::")[1]]).get("spec")
         if spec is not None and (refusal := self.offered.unfit(spec, error)):
             self.report.refuse(part, refusal)

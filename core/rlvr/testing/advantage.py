@@ -15,7 +15,7 @@ from rlvr.border.abilities import is_kept, numbers_of
 from rlvr.border.calls import shown
 from rlvr.border.promises import credited
 from rlvr.parts import Advantage
-from rlvr.testing.contract import not_given
+from rlvr.testing.contract import not_given, same
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import annotated_more, padded, soiled
@@ -117,15 +117,15 @@ class AdvantageContract(LearningPartContract):
         is_listed = isinstance(refined, list) and len(refined) == len(data)
         assert is_listed, f"per_token gave {shown(refined)} for {len(data)} data"
         for old, new in zip(data, refined, strict=True):
-            assert attrs.evolve(new, advantages=old.advantages, annotations={}) == attrs.evolve(
-                old, annotations={}
-            )
-            assert new.annotations.keys() == old.annotations.keys() | part.needs.provides
+            plain = attrs.evolve(new, advantages=old.advantages, annotations=old.annotations)
+            assert plain == old, "per_token changed more of a datum than its advantages"
+            wanted = {*old.annotations, *part.needs.provides}
+            same("annotations after per_token", {*new.annotations}, wanted)
             for name, values in new.annotations.items():
-                assert values.shape == old.tokens.shape, name
-                if name in old.annotations:
-                    assert np.array_equal(values, old.annotations[name]), name
-            assert new.advantages.shape == old.tokens.shape
+                same(f"shape of the annotation {name}", values.shape, old.tokens.shape)
+                is_kept_so = np.array_equal(values, old.annotations.get(name, values))
+                assert is_kept_so, f"per_token changed the annotation {name}, which was given"
+            same("shape of the advantages", new.advantages.shape, old.tokens.shape)
             assert np.isfinite(new.advantages).all(), f"per_token gave {new.advantages}"
             outside = new.advantages[~old.mask]
             assert not outside.any(), f"per_token gave {outside} outside the mask"
@@ -153,17 +153,18 @@ class AdvantageContract(LearningPartContract):
     def test_refines_nothing_to_nothing(self) -> None:
         """A step without data is no error."""
         part, _ = self._case()
-        assert part.per_token([]) == []
+        same("per_token of no data", part.per_token([]), [])
 
     def test_drops_only_groups_that_teach_nothing(self) -> None:
         """`keep` is False only for groups of zeros and Nones; `refill_limit` is a count."""
         part = self.make_advantage()
-        assert isinstance(part.refill_limit, int)
-        assert part.refill_limit >= 0
+        limit = part.refill_limit
+        assert isinstance(limit, int), f"refill_limit is {limit!r}, no whole number"
+        assert limit >= 0, f"refill_limit is {limit}, below 0"
         for rewards in REWARDS_P_G:
             group = _group(0, rewards)
             keep = is_kept(part, group)
-            assert keep == is_kept(part, group)
+            same(f"keep, called again on rewards {rewards}", is_kept(part, group), keep)
             if part.is_group_relative and any(_numbers(credited(part, [group])[0])):
                 assert keep, f"a group of rewards {rewards} is dropped"
 
@@ -181,8 +182,8 @@ class AdvantageContract(LearningPartContract):
         before = _contents(data)
         metrics = numbers_of(part, "advantage", "metrics", part.metrics(data))
         assert all(map(math.isfinite, metrics.values())), f"a metric is not finite: {metrics}"
-        assert part.metrics(data) == metrics
-        assert _contents(data) == before
+        same("metrics, called again", part.metrics(data), metrics)
+        assert _contents(data) == before, "metrics changed the data that it was given"
 
     # --- helpers --------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from rlvr.parts import Backend, Policy
 from rlvr.testing.backend_abilities import AbilityPromises
 from rlvr.testing.backend_distributions import DistributionPromises
 from rlvr.testing.backend_losses import LikelihoodLoss, OutputLoss
-from rlvr.testing.contract import Contract, not_given, on_open, opened
+from rlvr.testing.contract import Contract, close, not_given, on_open, opened, same
 from rlvr.types import Datum, GenerateRequest, SamplingParams
 
 
@@ -57,9 +57,10 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
                 data = await self._rollouts(backend, temperature=temperature)
                 trained = await backend.logprobs(data, "policy")
                 for datum, found in zip(data, trained, strict=True):
-                    assert found.shape == datum.tokens.shape
+                    same("shape of a datum's logprobs", found.shape, datum.tokens.shape)
                     gap = np.abs(found - datum.logprobs)[datum.mask].max()
-                    assert gap <= self.parity_nats, f"{gap:.2g} nats at temperature {temperature:g}"
+                    says = f"logprobs of sampler and trainer differ by {gap:.2g} nats"
+                    assert gap <= self.parity_nats, f"{says} at temperature {temperature:g}"
             await backend.update(data, LikelihoodLoss())
 
     @on_open("make_backend")
@@ -105,7 +106,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         ):
             count, most = len(completion.tokens), request.params.max_tokens
             assert 1 <= count <= most, f"{count} tokens, where at most {most} were asked for"
-            assert completion.logprobs.shape == completion.tokens.shape
+            same("number of logprobs", completion.logprobs.shape, completion.tokens.shape)
             assert (completion.logprobs <= 1e-6).all(), "a logprob is above 0"
             finish = completion.finish
             assert finish == "stop" or count == most, f"finish={finish!r} after {count} tokens"
@@ -123,9 +124,11 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
     async def test_step_reports_the_losss_own_metrics(self, backend: Backend) -> None:
         """Metrics are summed over micro-batches, however the backend splits the data."""
         metrics = await backend.update(await self._rollouts(backend), LikelihoodLoss())
-        assert metrics["weight/sum"] == pytest.approx(1.0, abs=1e-5)
-        assert metrics["weight/max"] <= 1.0
-        assert np.isfinite(metrics.get("grad/norm", np.nan)) or not self.tells_gradient
+        close("weight/sum over all data", metrics["weight/sum"], 1.0, 1e-5)
+        most, norm = metrics["weight/max"], metrics.get("grad/norm", np.nan)
+        assert most <= 1.0, f"weight/max is {most:g}: maxima of micro-batches were added"
+        has_norm = np.isfinite(norm) or not self.tells_gradient
+        assert has_norm, f"grad/norm is {norm}: tell it, or set tells_gradient=false"
 
     @on_open("make_backend", needs_torch=True)
     async def test_a_temperature_it_does_not_train_at_is_refused(self, backend: Backend) -> None:
@@ -136,16 +139,17 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         before = (await backend.policy()).version
         with pytest.raises((BackendError, ConfigError)):
             await backend.update(data, LikelihoodLoss())
-        assert (await backend.policy()).version == before
+        same("version after a refused update", (await backend.policy()).version, before)
 
     @on_open("make_backend", needs_torch=True)
     async def test_version_grows_by_one_and_digest_changes(self, backend: Backend) -> None:
         """Each step makes a new version of the weights; without one, both stay."""
-        before, same = await backend.policy(), await backend.policy()
-        assert (same.version, same.digest) == (before.version, before.digest)
+        before, again = await backend.policy(), await backend.policy()
+        told = [(policy.version, policy.digest) for policy in (again, before)]
+        same("version and digest, asked twice", *told)
         await backend.update(await self._rollouts(backend), LikelihoodLoss())
         after = await backend.policy()
-        assert after.version == before.version + 1, f"{before.version}, then {after.version}"
+        same("version after an update", after.version, before.version + 1)
         assert after.digest != before.digest, "an update left the digest as it was"
 
     @on_open("make_backend", needs_torch=True)
@@ -164,7 +168,8 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
         after = await old.generate_many(requests)
         for one, other in zip(before, after, strict=True):
             assert one.tokens.tolist() == other.tokens.tolist(), "after updates: other tokens"
-            assert np.allclose(one.logprobs, other.logprobs, atol=self.parity_nats)
+            says = "logprobs of an old policy after updates"
+            close(says, one.logprobs, other.logprobs, self.parity_nats)
 
     @on_open("make_backend", needs_torch=True)
     async def test_reference_stands_still(self, backend: Backend) -> None:
@@ -197,7 +202,7 @@ class BackendContract(AbilityPromises, DistributionPromises, Contract):
             try:
                 await backend.update(data, loss)
             except BackendError:
-                assert (await backend.policy()).version == before
+                same("version after a refusal", (await backend.policy()).version, before)
                 continue
             assert loss.seen, f"{name} was asked for, the loss was called without it"
             assert name in ("entropy", "value"), f"{name} was made up"

@@ -10,7 +10,7 @@ import pytest
 from rlvr.errors import UnsupportedError
 from rlvr.parts import Backend, Policy, Tokenizer
 from rlvr.testing.backend_losses import LikelihoodLoss
-from rlvr.testing.contract import check_declarations, check_part, on_open
+from rlvr.testing.contract import check_declarations, check_part, on_open, same
 from rlvr.types import Datum, GenerateRequest
 
 
@@ -35,12 +35,16 @@ class AbilityPromises:
         policy = await backend.policy()
         tokenizer = policy.tokenizer
         ids = {tokenizer.eos_id, *tokenizer.ends, *tokenizer.control_ids}
-        assert all(isinstance(i, int) and i >= 0 for i in ids), ids
+        assert all(isinstance(i, int) and i >= 0 for i in ids), f"special ids are {ids}"
         for prompt in self.prompts(policy):
-            assert isinstance(tokenizer.decode(prompt), str)
-            assert all(isinstance(tokenizer.bytes_of(i), bytes) for i in prompt)
-            assert all(isinstance(i, int) for i in tokenizer.closing(prompt))
-            assert all(tokenizer.closing([*prompt, end]) == [] for end in tokenizer.ends)
+            text, closing = tokenizer.decode(prompt), tokenizer.closing(prompt)
+            assert isinstance(text, str), f"decode gives {text!r:.80}, no text"
+            for i in prompt:
+                found = tokenizer.bytes_of(i)
+                assert isinstance(found, bytes), f"bytes_of({i}) gives {found!r:.80}, no bytes"
+            assert all(isinstance(i, int) for i in closing), f"closing gives {closing!r:.80}"
+            for end in tokenizer.ends:
+                same("closing of a turn that has ended", tokenizer.closing([*prompt, end]), [])
 
     @on_open("make_backend")
     async def test_what_is_drawn_beside_it_changes_no_bit(self, backend: Backend) -> None:
@@ -51,8 +55,10 @@ class AbilityPromises:
             together = await policy.generate_many([*requests, *requests[:1]])
             for request, among in zip(requests, together, strict=False):
                 alone = await policy.generate(request)
-                assert alone.tokens.tolist() == among.tokens.tolist()
-                assert alone.logprobs.tobytes() == among.logprobs.tobytes()
+                one, other = alone.tokens.tolist(), among.tokens.tolist()
+                same("batch_invariant, and tokens alone and among others", one, other)
+                says = "batch_invariant, and logprobs have other bits among others"
+                assert alone.logprobs.tobytes() == among.logprobs.tobytes(), says
 
     @on_open("make_backend", needs_torch=True)
     async def test_a_live_policy_follows_the_weights(self, backend: Backend) -> None:
@@ -66,9 +72,11 @@ class AbilityPromises:
         data = await self._rollouts(backend)
         for _ in range(2):
             now = await backend.policy()
-            assert (live.version, live.digest) == (now.version, now.digest)
+            told = [(policy.version, policy.digest) for policy in (live, now)]
+            same("version and digest of the live policy and of a new one", *told)
             for completion in await live.generate_many(self._requests(live, 1.0)):
-                assert set(completion.versions) <= {now.version}
+                versions = {*completion.versions} or {now.version}
+                same("versions of the live policy's tokens", versions, {now.version})
             await backend.update(data, LikelihoodLoss())
 
     @on_open("make_backend")
@@ -79,7 +87,7 @@ class AbilityPromises:
         policy = await backend.policy()
         if policy.can_export:
             await policy.export_weights(tmp_path)
-            assert any(tmp_path.iterdir())
+            assert any(tmp_path.iterdir()), "can_export, and export_weights wrote no file"
             return
         with pytest.raises(UnsupportedError):
             await policy.export_weights(tmp_path)

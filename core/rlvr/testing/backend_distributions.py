@@ -12,7 +12,7 @@ import pytest
 from rlvr.errors import BackendError, UnsupportedError
 from rlvr.parts import Backend, Loss
 from rlvr.testing.backend_losses import LikelihoodLoss, PullLoss, head_logits, log_softmax
-from rlvr.testing.contract import on_open
+from rlvr.testing.contract import close, on_open, same
 from rlvr.types import Datum
 
 LARGEST = 2000
@@ -46,11 +46,13 @@ class DistributionPromises:
             first = await backend.eval_loss(data, loss)
             again = await backend.eval_loss(data, loss)
             after = await backend.policy()
-            assert (after.version, after.digest) == (before.version, before.digest)
-            assert first == again
+            told = [(policy.version, policy.digest) for policy in (after, before)]
+            same("version and digest after eval_loss and before it", *told)
+            same("eval_loss called again", again, first)
             stepped = await backend.update(data, loss)
             for name, value in first.items():
-                assert stepped[name] == pytest.approx(value, rel=1e-5, abs=1e-6), name
+                most = 1e-6 + 1e-5 * abs(value)
+                close(f"{name} of update and eval_loss", stepped[name], value, most)
 
     @on_open("make_backend", needs_torch=True)
     async def test_states_and_head_make_the_distribution(self, backend: Backend) -> None:
@@ -76,9 +78,10 @@ class DistributionPromises:
         target = np.array([1.0 + (i % 5) for i in range(size)])
         look = _Look()
         await backend.update([one], look)
-        assert look.logprobs is not None
-        assert np.abs(look.logprobs[0, :size] - logprobs).max() <= self.parity_nats
-        assert np.isfinite(target @ look.logprobs[0, :size])
+        assert look.logprobs is not None, "the update never called the loss"
+        found = look.logprobs[0, :size]
+        close("head on states, and logprobs of all tokens", found, logprobs, self.parity_nats)
+        assert np.isfinite(target @ found), "the head on a state gives logprobs that are not finite"
 
     @on_open("make_backend", needs_torch=True)
     async def test_a_loss_over_distributions_is_learnt_from(self, backend: Backend) -> None:
@@ -90,10 +93,12 @@ class DistributionPromises:
             loss = PullLoss(with_logprobs=is_both)
             found = [await backend.update(data, loss) for _ in range(self.steps)]
             values = [step["loss"] for step in found]
-            assert all(np.isfinite(values)), values
-            assert values[-1] < values[0], values
+            says = f"losses by update: {', '.join(f'{value:.4g}' for value in values)}"
+            assert all(np.isfinite(values)), f"{says}: not finite"
+            assert values[-1] < values[0], f"{says}: not lower"
             rows = sum(int(datum.mask.sum()) for datum in data)
-            assert {step["pull/rows"] for step in found} == {float(rows)}
+            says = "pull/rows, the supervised tokens of all micro-batches"
+            same(says, {step["pull/rows"] for step in found}, {float(rows)})
 
 
 class _Look(PullLoss):
@@ -120,6 +125,6 @@ async def _gives_states(backend: Backend, data: Sequence[Datum]) -> bool:
         else:
             await backend.update(data, loss)
     except BackendError:
-        assert (await backend.policy()).version == before
+        same("version after a refusal", (await backend.policy()).version, before)
         return False
     return True

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlvr.parts import Loss, Needs
+from rlvr.testing.contract import same
 from rlvr.types import Datum
 
 Tensors = Sequence[Any]
@@ -45,9 +46,9 @@ class OutputLoss(Loss):
         for name in self.needs.outputs & outputs.keys():
             for datum, lp, values in zip(data, logprobs, outputs[name], strict=True):
                 places = np.flatnonzero(datum.mask).tolist()
-                assert values.shape == lp.shape
-                assert values.requires_grad
-                assert bool(values[places].isfinite().all())
+                same(f"shape of the output {name}", tuple(values.shape), tuple(lp.shape))
+                assert values.requires_grad, f"the output {name} has no gradient"
+                assert bool(values[places].isfinite().all()), f"the output {name} is not finite"
                 loss = loss + (values[places] ** 2).sum() / 100
                 self.seen += 1
         return loss, metrics
@@ -78,7 +79,8 @@ class PullLoss(Loss):
         rows = 0
         for datum, lp, hidden in zip(data, logprobs, outputs["hidden"], strict=True):
             places = np.flatnonzero(datum.mask).tolist()
-            assert hidden.shape == (len(places), head.weights.shape[1])
+            wide = len(places), head.weights.shape[1]
+            same("shape of the states", tuple(hidden.shape), wide)
             assert self.needs.logprobs or not lp.any(), "logprobs that nobody asked for"
             every = log_softmax(head_logits(head, hidden) / datum.temperature)  # (n, V)
             size = every.shape[1]

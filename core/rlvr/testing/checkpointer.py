@@ -25,6 +25,7 @@ from rlvr.testing.contract import (
     differing,
     not_given,
     opened,
+    same,
 )
 from rlvr.testing.fakes.tiny import TinyBackend
 from rlvr.types import Checkpoint
@@ -53,24 +54,25 @@ class CheckpointerContract(Contract):
         saved = self._save(tmp_path, 3, STATE, backend)
         other = TinyBackend(seed=2)
         state = self._load(tmp_path, saved, other)
-        assert state == STATE
-        assert _digest(other) == _digest(backend)
+        same("state that was loaded", state, STATE)
+        same("digest of the weights that were loaded", _digest(other), _digest(backend))
 
     def test_lists_oldest_first(self, tmp_path: Path) -> None:
         """Complete checkpoints stand in the order of their steps, each with its digest."""
         steps = (1, 2)
         saved = [self._save(tmp_path, step, STATE, TinyBackend(seed=step)) for step in steps]
         found = self._list(tmp_path)
-        assert [checkpoint.step for checkpoint in found] == [1, 2]
-        assert len({checkpoint.digest for checkpoint in found}) == 2
-        assert all(checkpoint.digest for checkpoint in found)
+        same("steps that list gives", [checkpoint.step for checkpoint in found], [1, 2])
+        digests = [checkpoint.digest for checkpoint in found]
+        assert all(digests), f"list gives an empty digest: {digests}"
+        assert len(set(digests)) == 2, f"list gives one digest for different weights: {digests}"
         pairs = zip(saved, found, strict=True)
         differ = next((differing(a, b) for a, b in pairs if a != b), "")
         assert not differ, f"what save gave and what list gives have different {differ}"
 
     def test_empty_directory_lists_nothing(self, tmp_path: Path) -> None:
         """Before the first save there is no checkpoint, and no error."""
-        assert self._list(tmp_path) == []
+        same("list of an empty directory", self._list(tmp_path), [])
 
     def test_verify_accepts_what_is_whole(self, tmp_path: Path) -> None:
         """A checkpoint as it was written passes."""
@@ -131,17 +133,19 @@ class CheckpointerContract(Contract):
             self._assert_whole(tmp_path, before)
         assert number > 1, "the save opened no file to write into"
         self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
-        assert [checkpoint.step for checkpoint in self._list(tmp_path)] == [1, 2]
+        steps = [checkpoint.step for checkpoint in self._list(tmp_path)]
+        same("steps that list gives after the next save", steps, [1, 2])
 
     def test_saving_a_step_again_replaces_it_whole(self, tmp_path: Path) -> None:
         """The same step saved twice leaves one checkpoint, the newer."""
         self._save(tmp_path, 1, STATE, TinyBackend(seed=1))
         newer = TinyBackend(seed=2)
         saved = self._save(tmp_path, 1, STATE, newer)
-        assert [checkpoint.step for checkpoint in self._list(tmp_path)] == [1]
+        steps = [checkpoint.step for checkpoint in self._list(tmp_path)]
+        same("steps that list gives where step 1 was saved twice", steps, [1])
         other = TinyBackend(seed=3)
         self._load(tmp_path, saved, other)
-        assert _digest(other) == _digest(newer)
+        same("digest of the weights of step 1, saved twice", _digest(other), _digest(newer))
 
     def test_a_pinned_checkpoint_outlives_the_newest(self, tmp_path: Path) -> None:
         """The checkpoint that `pin` names stays while others come and go."""
@@ -156,7 +160,7 @@ class CheckpointerContract(Contract):
                 return [checkpoint.step for checkpoint in part.list()]
 
         steps = asyncio.run(body())
-        assert steps[-1] == 29, steps
+        same("the last step that list gives after that of step 29", steps[-1], 29)
         assert steps[0] == 1, f"step 1 was pinned; it lists {steps}: define `pin`, or remove none"
 
     # --- helpers --------------------------------------------------------------------------------

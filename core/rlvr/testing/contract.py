@@ -155,6 +155,21 @@ def check_declarations(part: object) -> None:
     assert not fault, fault
 
 
+def same(what: str, found: Any, wanted: Any) -> None:
+    """Fail in words unless both are equal; `what` names what was found."""
+    assert found == wanted, f"{what}: {found!r:.100}, not {wanted!r:.100}"
+
+
+def close(what: str, found: Any, wanted: Any, most: float) -> None:
+    """Fail in words unless numbers of one shape differ by at most so much."""
+    import numpy as np  # here: a PluginContract promises a light import
+
+    one, other = np.asarray(found, float), np.asarray(wanted, float)
+    same(f"{what}, the shape", one.shape, other.shape)
+    gap = float(np.abs(one - other).max(initial=0.0))
+    assert gap <= most, f"{what}: the largest difference is {gap:.3g}, at most {most:g} is allowed"
+
+
 def differing(one: Any, other: Any) -> str:
     """The fields in which two records of one kind differ, as a list in words."""
     names = [field.name for field in attrs.fields(type(one))]

@@ -8,12 +8,7 @@ from typing import ClassVar, cast
 
 from rlvr.border.calls import shown
 from rlvr.parts import Curriculum
-from rlvr.testing.contract import (
-    Contract,
-    check_declarations,
-    check_part,
-    not_given,
-)
+from rlvr.testing.contract import Contract, check_declarations, check_part, not_given, same
 from rlvr.testing.process import nothing_changed
 from rlvr.types import Message, PassRate, Problem
 
@@ -86,15 +81,15 @@ class CurriculumContract(Contract):
         before = (list(problems), dict(history))
         with nothing_changed():
             self.make_curriculum().choose(problems, 3, seed=1, step=5, history=history)
-        assert (list(problems), dict(history)) == before
+        same("problems and pass rates", (list(problems), dict(history)), before)
 
     def test_an_interrupted_run_goes_on_as_it_would_have(self) -> None:
         """Stopped after any step and made anew, it gives what it would have given."""
         problems = self.problems()
         whole, _ = self._simulated(problems, 24, self.make_curriculum)
-        same = self.make_curriculum()
-        kept, _ = self._simulated(problems, 24, lambda: same)
-        assert whole == kept
+        one = self.make_curriculum()
+        kept, _ = self._simulated(problems, 24, lambda: one)
+        same("choices of curricula made anew, and of one", whole, kept)
 
     def test_meets_every_problem(self) -> None:
         """However its pass rate is, no problem is left out for ever."""

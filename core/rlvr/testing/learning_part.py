@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from rlvr.border.abilities import numbers_of, warnings_of
 from rlvr.border.kinds import remembering
 from rlvr.parts import LearningPart, Needs
-from rlvr.testing.contract import Contract, check_declarations, check_part
+from rlvr.testing.contract import Contract, check_declarations, check_part, same
 from rlvr.types import DistributionRequest
 
 STEPS: tuple[dict[str, float], ...] = (
@@ -37,12 +37,16 @@ class LearningPartContract(Contract):
     def test_needs_are_declared(self) -> None:
         """`needs` is a `Needs` of names, model specs and asks; each new part has the same."""
         needs = self._part().needs
-        assert isinstance(needs, Needs)
+        assert isinstance(needs, Needs), f"needs is {needs!r:.80}, no Needs"
         names = (*needs.annotations, *needs.provides, *needs.outputs, *needs.teachers)
-        assert all(isinstance(name, str) for name in (*names, *needs.teachers.values()))
-        assert all(isinstance(ask, DistributionRequest) for ask in needs.distributions.values())
-        assert not needs.annotations & needs.provides
-        assert needs == self._part().needs
+        wrong = [name for name in (*names, *needs.teachers.values()) if not isinstance(name, str)]
+        assert not wrong, f"names in needs that are no texts: {wrong}"
+        asks = needs.distributions.values()
+        is_asked = all(isinstance(ask, DistributionRequest) for ask in asks)
+        assert is_asked, f"distributions in needs are no DistributionRequest: {asks}"
+        both = sorted(needs.annotations & needs.provides)
+        assert not both, f"annotations that it needs and provides: {both}"
+        same("needs of another part like it", self._part().needs, needs)
 
     def test_what_adapts_is_kept_in_the_memory(self) -> None:
         """`adapted` is pure and gives plain floats; `with_memory` a part of the same kind."""
@@ -51,23 +55,26 @@ class LearningPartContract(Contract):
         for metrics in STEPS:
             before = copy.deepcopy((memory, metrics))
             new = numbers_of(part, part.kind, "adapted", part.adapted(memory, metrics))
-            assert (memory, metrics) == before
-            assert new == part.adapted(memory, metrics)
-            assert all(math.isfinite(v) for v in new.values()), new
+            same("memory and metrics after `adapted` was given them", (memory, metrics), before)
+            same("`adapted`, called again", part.adapted(memory, metrics), new)
+            assert all(math.isfinite(v) for v in new.values()), f"adapted gave {new}: not finite"
             again = remembering(part, new)
-            assert type(again) is type(part)
-            assert again.adapted(new, metrics) == part.adapted(new, metrics)
-            assert again.needs == part.needs
+            same("class of what with_memory gives", type(again), type(part))
+            given = [one.adapted(new, metrics) for one in (again, part)]
+            same("`adapted` of what with_memory gives", *given)
+            same("needs of what with_memory gives", again.needs, part.needs)
             memory = dict(new)
 
     def test_an_empty_memory_changes_nothing(self) -> None:
         """At the start of a run the part is as its options say."""
         part, step = self._part(), STEPS[0]
-        assert part.with_memory({}).adapted({}, step) == part.adapted({}, step)
+        given = [one.adapted({}, step) for one in (part.with_memory({}), part)]
+        same("`adapted` after with_memory({})", *given)
 
     def test_warnings_are_sentences(self) -> None:
         """Warnings are texts; missing metrics cause none."""
         part = self._part()
-        assert warnings_of(part, {}) == []
+        same("warnings where there are no metrics", warnings_of(part, {}), [])
         for metrics in STEPS:
-            assert warnings_of(part, metrics) == warnings_of(part, metrics)
+            said = [warnings_of(part, metrics) for _ in range(2)]
+            same(f"warnings of {metrics}, asked twice", *said)

@@ -13,7 +13,7 @@ import pytest
 
 from rlvr.border.calls import shown
 from rlvr.parts import Loss, NamedForm
-from rlvr.testing.contract import check_declarations, not_given
+from rlvr.testing.contract import check_declarations, not_given, same
 from rlvr.testing.distilling import met, taught
 from rlvr.testing.fakes.data import random_data
 from rlvr.testing.forward import Forward, agreeing, annotated_more, leaves, padded, soiled
@@ -63,19 +63,19 @@ class LossContract(LearningPartContract):
     def test_says_what_it_needs(self) -> None:
         """It reads something of the forward pass, and makes no annotations for others."""
         loss = self.make_loss()
-        assert isinstance(loss.importance_weighted, bool)
+        same("class of importance_weighted", type(loss.importance_weighted), bool)
         check_declarations(loss)
 
     def test_gives_a_finite_scalar_and_plain_metrics(self) -> None:
         """The loss is one differentiable number; metrics are finite floats under string names."""
         data, forward = self._case()
         value, metrics = forward.through(met(self.make_loss()), data)
-        assert value.requires_grad
+        same("requires_grad of the loss", value.requires_grad, True)
         assert math.isfinite(value.item()), f"the loss is {value.item()}"
         for name, number in metrics.items():
-            assert isinstance(name, str), name
-            assert type(number) is float, f"metric {name!r} is {shown(number)}, not a float"
-            assert math.isfinite(number), f"metric {name!r} is {number}"
+            assert isinstance(name, str), f"a metric is named {shown(name)}"
+            is_number = type(number) is float and math.isfinite(number)
+            assert is_number, f"metric {name!r} is {shown(number)}, not a finite float"
 
     @_computed
     def test_zero_advantages_give_no_policy_gradient(self) -> None:
@@ -187,7 +187,7 @@ class LossContract(LearningPartContract):
         data, forward = self._case()
         forward.through(loss, data)[0].backward()
         for name in sorted(loss.needs.outputs):
-            assert forward.moves(name), name
+            assert forward.moves(name), f"the output {name} does not move the loss"
             fewer = {k: v for k, v in forward.outputs.items() if k != name}
             with pytest.raises(Exception, match=name):
                 loss(data, forward.logprobs, fewer)
@@ -218,7 +218,7 @@ class LossContract(LearningPartContract):
             data = [attrs.evolve(d, logprobs=d.logprobs / 2) for d in data]
         again, again_grads, _ = self._run(data, forward.fresh())
         assert _near(again, value), f"the loss is {again:g}, and was {value:g}"
-        assert all(_near(a, b) for a, b in zip(again_grads, grads, strict=True))
+        same("gradients kept", [*map(_near, again_grads, grads)], [True] * len(grads))
 
     def test_weighs_the_tokens_of_all_data(self) -> None:
         """`token_weights` keeps data, order and what came with them; the sum is at most 1."""
@@ -227,21 +227,21 @@ class LossContract(LearningPartContract):
         data = taught(data, loss.needs.distributions)
         weighed = loss.token_weights(data)
         for old, new in zip(data, weighed, strict=True):
-            assert attrs.evolve(new, weights=old.weights, annotations=old.annotations) == old
-            assert new.annotations.keys() >= old.annotations.keys()
-            assert np.isfinite(new.weights).all()
+            plain = attrs.evolve(new, weights=old.weights, annotations=old.annotations)
+            assert plain == old, "token_weights changed more of a datum than its weights"
+            same("annotations that it lost", {*old.annotations} - {*new.annotations}, set())
+            assert np.isfinite(new.weights).all(), f"weights are {new.weights}"
             assert not new.weights[~new.mask].any(), "weights outside the mask"
         total = math.fsum(float(d.weights.sum()) for d in weighed)
         assert 0 < total <= 1 + 1e-5, f"weights came with the sum 1, and have the sum {total:g}"
 
     def test_names_a_builtin_form_or_none(self) -> None:
         """`builtin_form` is None or a `NamedForm`; a loss with one asks for no outputs."""
-        loss = self.make_loss()
-        form = loss.builtin_form()
-        assert form == self.make_loss().builtin_form()
+        form = (loss := self.make_loss()).builtin_form()
+        same("builtin_form of another loss like it", self.make_loss().builtin_form(), form)
         if form is not None:
             assert isinstance(form, NamedForm), f"builtin_form gave {shown(form)}"
-            assert not loss.needs.outputs
+            same("outputs that a loss with a builtin_form asks for", {*loss.needs.outputs}, set())
 
     @_computed
     def test_keeps_nothing_between_calls(self) -> None:

@@ -24,7 +24,7 @@ from rlvr.config.layers import Layer, resolve
 from rlvr.config.schema import options_of
 from rlvr.specs import AlgorithmSpec, Check, CommandSpec, PartSpec, TaskSpec
 from rlvr.suggest import is_slip
-from rlvr.testing.contract import Contract
+from rlvr.testing.contract import Contract, same
 
 HEAVY = (
     "chess",
@@ -66,7 +66,7 @@ class PluginContract(Contract):
 
     def test_states_the_api_it_was_built_for(self) -> None:
         """`RLVR_API` is the number of this rlvr's plugin API."""
-        assert getattr(self._import(), "RLVR_API", None) == API_VERSION
+        same("RLVR_API of the module", getattr(self._import(), "RLVR_API", None), API_VERSION)
 
     def test_importing_it_is_light(self) -> None:
         """Listing plugins never pays for torch and its like, and changes nothing in the process."""
@@ -109,16 +109,18 @@ class PluginContract(Contract):
     def test_offers_something(self) -> None:
         """At least one hook is implemented, and offers are frozen records of the right kind."""
         module = self._import()
-        assert any(hasattr(getattr(module, name), "rlvr_impl") for name in dir(module))
+        hooks = [name for name in dir(module) if hasattr(getattr(module, name), "rlvr_impl")]
+        assert hooks, f"{self.module} has no function under @hookimpl"
         for spec in offers(module):
-            assert attrs.has(type(spec)), spec
-            assert hasattr(spec, "kind"), spec
+            assert attrs.has(type(spec)), f"an offer is {spec!r:.80}, no record"
+            assert hasattr(spec, "kind"), f"an offer is {spec!r:.80}, which has no kind"
             assert spec.summary, f"{spec.kind} {spec.name!r} has no summary"
 
     def test_names_are_unique(self) -> None:
         """Within a kind no two offers share a name."""
         names = [(spec.kind, spec.name) for spec in offers(self._import())]
-        assert len(set(names)) == len(names), names
+        twice = sorted({name for name in names if names.count(name) > 1})
+        assert not twice, f"offered more than once: {twice}"
 
     def test_targets_resolve(self) -> None:
         """Every `target`, `config` and `starter` can be imported and called."""

@@ -24,6 +24,7 @@ from rlvr.testing.contract import (
     not_given,
     on_open,
     opened,
+    same,
 )
 from rlvr.testing.process import nothing_changed
 from rlvr.testing.reward_keys import Case, KeyPromises, verdict_in
@@ -74,7 +75,7 @@ class RewardContract(KeyPromises, Contract):
     def test_right_answer_earns_the_top(self) -> None:
         """The right answer scores 1 and has the highest value, where a finite one was declared."""
         (outcome,) = self._judge(self.right())
-        assert isinstance(outcome, Reward), outcome
+        assert isinstance(outcome, Reward), f"the right answer is judged {outcome!r:.80}"
         assert outcome.score01 == 1.0, f"the right answer has score01 = {outcome.score01:g}"
         if math.isfinite(self.bounds[1]):
             wrong = f"the right answer has value = {outcome.value:g}, not {self.bounds[1]:g}"
@@ -89,8 +90,10 @@ class RewardContract(KeyPromises, Contract):
         problem, _ = self.right()
         (outcome,) = self._judge((problem, Trajectory.from_text(problem.id, "")))
         if isinstance(outcome, Reward):
-            assert outcome.score01 == 0.0, outcome
-            assert outcome.value == pytest.approx(self.bounds[0]), outcome
+            says = "the empty answer has"
+            assert outcome.score01 == 0.0, f"{says} score01 = {outcome.score01:g}, not 0"
+            wrong = f"{says} value = {outcome.value:g}, not {self.bounds[0]:g}, the lowest"
+            assert outcome.value == pytest.approx(self.bounds[0]), wrong
 
     def test_repeating_the_prompt_earns_no_top(self) -> None:
         """The prompt, repeated as the answer, is not right."""
@@ -133,15 +136,16 @@ class RewardContract(KeyPromises, Contract):
         together = await asyncio.gather(*(judged(reward, *case) for case in cases * 2))
         async with opened(self.make_reward()) as other:
             alone = [verdict_in(await judged(other, *case)) for case in cases]
-        assert [verdict_in(outcome) for outcome in together] == alone * 2
+        same("verdicts reached at once", [verdict_in(one) for one in together], alone * 2)
 
     def test_values_stay_within_the_declared_bounds(self) -> None:
         """Every value lies between the bounds, and outcomes pickle."""
         low, high = self.bounds
         for outcome in self._judge(self.right(), *self.wrong(), *self.cheats()):
-            assert pickle.loads(pickle.dumps(outcome)) == outcome
+            same("outcome after pickling", pickle.loads(pickle.dumps(outcome)), outcome)
             if isinstance(outcome, Reward):
-                assert low <= outcome.value <= high, outcome
+                says = f"value = {outcome.value:g} is outside the declared bounds {low:g}, {high:g}"
+                assert low <= outcome.value <= high, says
 
     def test_broken_verifier_raises_and_never_scores(self) -> None:
         """A verifier that cannot run says so with `VerifierError`; it gives no number."""
@@ -161,7 +165,8 @@ class RewardContract(KeyPromises, Contract):
     async def test_expects_a_number_of_seconds(self, reward: RewardFn) -> None:
         """About how long a verification takes: finite, and not below 0."""
         for case in [self.right(), *self.wrong()]:
-            assert seconds_of(reward, *case) >= 0
+            seconds = seconds_of(reward, *case)
+            assert seconds >= 0, f"expected seconds are {seconds}"
 
     @on_open("make_reward")
     async def test_second_opinions_confirm_what_is_right_and_nothing_else(
@@ -180,16 +185,20 @@ class RewardContract(KeyPromises, Contract):
                 f"second_opinion gives Reward or None, or raises VerifierError; got {opinion!r}"
             )
         for opinion in said[:2]:
-            assert opinion is None or opinion.score01 == 1.0, ("right, and rejected", opinion)
+            is_confirmed = opinion is None or opinion.score01 == 1.0
+            assert is_confirmed, f"the second judge rejects the right answer: {opinion!r:.200}"
         for case, opinion in zip(wrong, said[2:], strict=True):
-            shown = case[0].id, case[1].completion[:80]
-            assert opinion is None or opinion.score01 < 1.0, ("wrong, and confirmed", *shown)
+            says = f"confirms the wrong answer {case[1].completion[:80]!r} to {case[0].id!r}"
+            is_rejected = opinion is None or opinion.score01 < 1.0
+            assert is_rejected, f"the second judge {says}"
 
     @on_open("make_reward")
     async def test_a_reseeded_reward_keeps_its_second_judge(self, reward: RewardFn) -> None:
         """With another seed the reward has a second judge if and only if it has one without."""
         seeded = reseeded(reward, 1)
-        assert seeded is None or seeded.has_second_opinion == reward.has_second_opinion
+        if seeded is not None:
+            has = [one.has_second_opinion for one in (seeded, reward)]
+            same("has_second_opinion with another seed", *has)
 
     def test_leaves_nothing_behind(self) -> None:
         """After closing, no child process lives, and what the process shares is as before."""

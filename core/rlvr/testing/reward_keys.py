@@ -11,7 +11,7 @@ import pytest
 
 from rlvr.border.abilities import key_of, reseeded, reward_at
 from rlvr.parts import RewardFn
-from rlvr.testing.contract import judged, on_open, opened
+from rlvr.testing.contract import judged, on_open, opened, same
 from rlvr.types import Outcome, PassRate, Problem, Reward, Trajectory
 
 Case = tuple[Problem, Trajectory]
@@ -40,11 +40,12 @@ class KeyPromises:
         case = self.right()
         key = key_of(reward, *case)
         async with opened(self.make_reward()) as other:
-            assert key == key_of(other, *case)
+            same("key of one answer by another verifier", key_of(other, *case), key)
         if key is None:
             pytest.skip("the right answer's verdict is not kept (verdict_key gave None)")
-        assert re.fullmatch("[0-9a-f]{64}", key), key
-        assert key_of(reward, case[0], Trajectory.from_text(case[0].id, "")) != key
+        assert re.fullmatch("[0-9a-f]{64}", key), f"a key is {key!r:.80}, no sha256 in hexadecimal"
+        empty = key_of(reward, case[0], Trajectory.from_text(case[0].id, ""))
+        assert empty != key, "the empty answer has the key of the right one"
 
     @on_open("make_reward")
     async def test_equal_keys_mean_equal_verdicts(self, reward: RewardFn) -> None:
@@ -56,7 +57,8 @@ class KeyPromises:
                 if (key := key_of(variant, *case)) is not None:
                     verdict = verdict_in(await judged(variant, *case))
                     other, of = told.setdefault(key, (verdict, f"{who} on {case[0].id}"))
-                    assert verdict == other, (f"{who} on {case[0].id} has the key of {of}", verdict)
+                    says = f"{who} on {case[0].id} has the key of {of}, and the verdict"
+                    same(says, verdict, other)
         own = key_of(reward, *right)
         for near in _near(right):
             if own and key_of(reward, *near) == own:  # judged then alone: verifiers may be slow
@@ -70,9 +72,9 @@ class KeyPromises:
         """The same seed, or step, gives the same verdict and the same key again."""
         case = self.right()
         for (who, one), (_, again) in zip(_variants(reward), _variants(reward), strict=True):
-            assert key_of(one, *case) == key_of(again, *case), who
+            same(f"key of {who}, made twice", key_of(again, *case), key_of(one, *case))
             first, second = [verdict_in(await judged(variant, *case)) for variant in (one, again)]
-            assert first == second, who
+            same(f"verdict of {who}, made twice", second, first)
 
 
 def _near(case: Case) -> list[Case]:

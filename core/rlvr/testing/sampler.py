@@ -13,13 +13,7 @@ import pytest
 from rlvr.border.promises import drawer_of, reason_of, trajectories_of
 from rlvr.parts import Sampler, Task
 from rlvr.rollouts.group import sample_groups
-from rlvr.testing.contract import (
-    Contract,
-    check_part,
-    not_given,
-    on_open,
-    opened,
-)
+from rlvr.testing.contract import Contract, check_part, close, not_given, on_open, opened, same
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.fakes.toy import ToyEpisode, ToyTask
 from rlvr.testing.process import nothing_changed
@@ -60,18 +54,20 @@ class SamplerContract(Contract):
             assert policy.requests, "draws_from_policy, and nothing was asked of the policy"
         else:
             assert not policy.requests, "not draws_from_policy, and the policy was asked"
-            assert not any(t.logprobs.any() for group in groups for t in group.trajectories)
+            drawn = any(t.logprobs.any() for group in groups for t in group.trajectories)
+            assert not drawn, "not draws_from_policy, and logprobs are not all 0"
 
     def test_group_size_and_order(self) -> None:
         """One group a problem, in the order of the problems, G trajectories each, if it draws."""
         problems = _problems()
         with nothing_changed():
             groups = self._sample(ToyTask(), problems, ScriptedPolicy(["b"]))
-        assert [group.problem.id for group in groups] == [problem.id for problem in problems]
+        same("problems of the groups", [g.problem.id for g in groups], [p.id for p in problems])
         for group in groups:
             if self.make_sampler().draws_from_policy:
-                assert len(group.trajectories) == self.group_size
-            assert {t.problem_id for t in group.trajectories} == {group.problem.id}
+                same("trajectories of a group", len(group.trajectories), self.group_size)
+            of = {t.problem_id for t in group.trajectories}
+            same("problem_id of a group's trajectories", of, {group.problem.id})
 
     def test_tokens_and_logprobs_are_those_drawn(self) -> None:
         """Tokens come from the policy and are never had by tokenising text again."""
@@ -80,13 +76,14 @@ class SamplerContract(Contract):
         for group in self._sample(ToyTask(), _problems(), policy):
             for trajectory in group.trajectories:
                 own = [s for s in trajectory.segments if s.author == "policy"]
-                assert len(own) == 1
+                same("segments of the policy in one turn", len(own), 1)
                 tokens, text = own[0].tokens, own[0].text
                 drawn = policy.drawn(text)
-                assert tokens.tolist() == drawn, (text, tokens, drawn)
+                same(f"tokens of the completion {text!r}", tokens.tolist(), drawn)
                 wanted = -(np.arange(len(drawn)) + 1) / 8
-                assert own[0].logprobs is not None
-                assert np.array_equal(own[0].logprobs, wanted.astype(np.float32))
+                logprobs = own[0].logprobs
+                assert logprobs is not None, "the policy's segment has no logprobs"
+                close("logprobs of the tokens drawn", logprobs, wanted.astype(np.float32), 0.0)
 
     def test_prompt_comes_first_and_is_not_the_policys(self) -> None:
         """A trajectory begins with its rendered prompt, outside the mask."""
@@ -95,10 +92,11 @@ class SamplerContract(Contract):
         for group in self._sample(ToyTask(), _problems(), policy):
             prompt = policy.tokenizer.render(group.problem.prompt)
             for trajectory in group.trajectories:
-                assert trajectory.segments[0].author == "prompt"
-                assert trajectory.segments[0].tokens.tolist() == prompt
-                assert not trajectory.mask[: len(prompt)].any()
-                assert trajectory.mask[len(prompt) :].all()
+                first, mask = trajectory.segments[0], trajectory.mask.tolist()
+                same("author of the first segment", first.author, "prompt")
+                same("tokens of the prompt", first.tokens.tolist(), prompt)
+                wanted = [place >= len(prompt) for place in range(len(mask))]
+                same("mask, true at the policy's tokens", mask, wanted)
 
     def test_several_turns_keep_who_wrote_what(self) -> None:
         """In a three-turn episode the environment's words are neither prompt nor the policy's."""
@@ -107,10 +105,11 @@ class SamplerContract(Contract):
         for group in self._sample(ToyTask(), _problems(turns=3), policy):
             for trajectory in group.trajectories:
                 authors = [segment.author for segment in trajectory.segments]
-                assert authors == ["prompt", "policy", "env", "policy", "env", "policy"], authors
-                assert trajectory.completions == ("b", "b", "b")
+                wanted = ["prompt", "policy", "env", "policy", "env", "policy"]
+                same("authors of the segments in three turns", authors, wanted)
+                same("completions of three turns", trajectory.completions, ("b", "b", "b"))
                 again = policy.tokenizer.encode("again")
-                assert trajectory.segments[2].tokens.tolist() == again
+                same("tokens of the task's words", trajectory.segments[2].tokens.tolist(), again)
 
     def test_later_turns_continue_what_was_drawn(self) -> None:
         """The second turn's prompt begins with the very tokens of the first turn."""
@@ -119,9 +118,10 @@ class SamplerContract(Contract):
         self._sample(ToyTask(), _problems(turns=2)[:1], policy)
         first = [r.prompt.tolist() for r in policy.requests if r.prompt.size == 1]
         second = [r.prompt.tolist() for r in policy.requests if r.prompt.size > 1]
-        assert len(first) == len(second) == self.group_size
+        same("requests of first and second turns", [len(first), len(second)], [self.group_size] * 2)
         start = first[0] + policy.drawn("hello")
-        assert all(prompt[: len(start)] == start for prompt in second)
+        for prompt in second:
+            same("begin of the second turn's prompt", prompt[: len(start)], start)
 
     def test_records_who_sampled_and_how(self) -> None:
         """Version, digest and temperature of the policy stand in every trajectory."""
@@ -129,9 +129,9 @@ class SamplerContract(Contract):
         policy = ScriptedPolicy(["b"], version=7, digest="abc")
         for group in self._sample(ToyTask(), _problems(), policy, temperature=0.7):
             for trajectory in group.trajectories:
-                assert trajectory.policy_version == 7
-                assert trajectory.policy_digest == "abc"
-                assert trajectory.temperature == 0.7
+                same("policy_version of a trajectory", trajectory.policy_version, 7)
+                same("policy_digest of a trajectory", trajectory.policy_digest, "abc")
+                same("temperature of a trajectory", trajectory.temperature, 0.7)
 
     def test_seeds_differ_and_repeat(self) -> None:
         """No two rollouts share a seed; a new sampler with the same seed draws the same."""
@@ -139,10 +139,12 @@ class SamplerContract(Contract):
         policy = ScriptedPolicy(lambda _prompt, seed: str(seed))
         first = self._sample(ToyTask(), _problems(), policy)
         seeds = [t.seed for group in first for t in group.trajectories]
-        assert len(set(seeds)) == len(seeds), seeds
-        assert self._sample(ToyTask(), _problems(), policy) == first
+        assert len(set(seeds)) == len(seeds), f"rollouts share a seed: {seeds}"
+        again = self._sample(ToyTask(), _problems(), policy)
+        assert again == first, "a new sampler with the same seed gives other groups"
         other = self._sample(ToyTask(), _problems(), policy, seed=1)
-        assert not set(seeds) & {t.seed for group in other for t in group.trajectories}
+        both = set(seeds) & {t.seed for group in other for t in group.trajectories}
+        assert not both, f"seeds of a run are those of a run with another seed: {sorted(both)}"
 
     def test_truncated_completions_say_so(self) -> None:
         """A completion cut at `max_tokens` finishes with "length", a complete one with "stop"."""
@@ -150,7 +152,7 @@ class SamplerContract(Contract):
         for text, finish in (("hello", "length"), ("b", "stop")):
             groups = self._sample(ToyTask(), _problems(), ScriptedPolicy([text]), max_tokens=3)
             found = {t.finish for group in groups for t in group.trajectories}
-            assert found == {finish}, (text, found)
+            same(f"finish of the completion {text!r}, cut at 3 tokens", found, {finish})
 
     def test_one_failure_does_not_sink_a_group(self) -> None:
         """An episode that raises ends with finish "error" and says why; the others are whole."""
@@ -158,10 +160,12 @@ class SamplerContract(Contract):
         task = _FailingTask()
         groups = self._sample(task, _problems(), ScriptedPolicy(["b"]))
         trajectories = [t for group in groups for t in group.trajectories]
-        assert all(len(group.trajectories) == self.group_size for group in groups)
+        sizes = [len(group.trajectories) for group in groups]
+        same("trajectories by group, of which one failed", sizes, [self.group_size] * len(groups))
         failed = [t for t in trajectories if t.finish == "error"]
-        assert len(failed) == 1, [t.finish for t in trajectories]
-        assert "the board caught fire" in failed[0].error
+        same('trajectories that finish with "error"', len(failed), 1)
+        says = f"error of the failed trajectory is {failed[0].error!r}, without what was raised"
+        assert "the board caught fire" in failed[0].error, says
 
     @on_open("make_sampler")
     async def test_trajectories_come_as_they_end(self, sampler: Sampler) -> None:
@@ -174,7 +178,7 @@ class SamplerContract(Contract):
                 found.append(trajectory.index)
                 if len(found) == self.group_size - 1:
                     task.gate.set()
-        assert sorted(found) == list(range(self.group_size)), found
+        same("indices of the trajectories", sorted(found), list(range(self.group_size)))
 
     @on_open("make_sampler")
     async def test_nothing_is_left_running(self, sampler: Sampler) -> None:

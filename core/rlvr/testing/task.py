@@ -22,6 +22,7 @@ from rlvr.testing.contract import (
     not_given,
     on_open,
     opened,
+    same,
 )
 from rlvr.testing.process import KitWarning
 from rlvr.testing.task_abilities import GARBAGE, TaskAbilities
@@ -93,7 +94,7 @@ class TaskContract(TaskAbilities, Contract):
         for split in self.splits:
             warnings_of(task, split)
             for problem in task.problems(split):
-                assert isinstance(task.why_unanswerable(problem), str), problem.id
+                same("class of why_unanswerable", type(task.why_unanswerable(problem)), str)
 
     @on_open("make_task")
     async def test_each_split_has_problems(self, task: Task) -> None:
@@ -164,9 +165,9 @@ class TaskContract(TaskAbilities, Contract):
                         for one in own
                         if one is not None
                     )
-                    assert [p.id for p in first] == [p.id for p in second]
-                    assert len(first) == count
-                    assert {p.id for p in first} <= known
+                    same("choice of another", [p.id for p in second], [p.id for p in first])
+                    same("number of problems chosen", len(first), count)
+                    same("ids that are of no problem", {p.id for p in first} - known, set())
 
     @on_open("make_task")
     async def test_problems_pickle(self, task: Task) -> None:
@@ -208,7 +209,7 @@ class TaskContract(TaskAbilities, Contract):
         for problem in islice(task.problems("all"), self.max_judged):
             for answer in ("", GARBAGE):
                 turns = await _play(task.episode(problem), answer, self.max_turns)
-                assert 1 <= turns <= self.max_turns, (problem.id, turns)
+                assert 1 <= turns <= self.max_turns, f"{problem.id!r} has {turns} turns"
 
     @on_open("make_task")
     async def test_episodes_are_independent(self, task: Task) -> None:
@@ -217,14 +218,14 @@ class TaskContract(TaskAbilities, Contract):
             one, other = task.episode(problem), task.episode(problem)
             first = one.prompt()
             await _play(one, GARBAGE, self.max_turns)
-            assert other.prompt() == first, problem.id
+            same(f"prompt of {problem.id!r} after another episode", other.prompt(), first)
 
     @on_open("make_task")
     async def test_unsupported_rows_have_reasons(self, task: Task) -> None:
         """Rows that yield no problem are listed with a reason, and are not among the problems."""
         ids = {problem.id for problem in task.problems("all")}
         for row, reason in task.unsupported().items():
-            assert reason.strip(), row
+            assert reason.strip(), f"the unsupported row {row} has no reason"
             assert row not in ids, f"{row} is a problem and unsupported ({reason})"
 
     @on_open("make_task")
@@ -236,7 +237,7 @@ class TaskContract(TaskAbilities, Contract):
             if reference is None:
                 continue
             outcome = await self._judge(problem, reference)
-            assert isinstance(outcome, Reward), (problem.id, outcome)
+            assert isinstance(outcome, Reward), f"a reference is judged {outcome!r:.80}"
             answer = _squeeze(" ".join(_texts(reference)))
             short = answer if len(answer) <= 60 else f"{answer[:60]}..."
             of = f"the reference of {problem.id!r}, {short!r}, is judged"
@@ -287,7 +288,7 @@ async def _play(episode: Episode, answer: str, limit: int) -> int:
     while turns <= limit and episode.prompt() is not None:
         await episode.take(answer)
         turns += 1
-    assert isinstance(episode.result(), EpisodeResult), episode.result()
+    assert isinstance(episode.result(), EpisodeResult), "Episode.result() gave no EpisodeResult"
     return turns
 
 

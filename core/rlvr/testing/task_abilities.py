@@ -17,7 +17,7 @@ from rlvr.border.declared import overrides
 from rlvr.border.promises import reference_of
 from rlvr.curriculum.discovered import Growth
 from rlvr.parts import Policy, RewardFn, Task
-from rlvr.testing.contract import NoVerdictError, judged, on_open, opened
+from rlvr.testing.contract import NoVerdictError, judged, on_open, opened, same
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.types import Problem, Reward, Segment, Trajectory
 
@@ -48,8 +48,9 @@ class TaskAbilities:
                 trajectory = _spoken(problem, text)
                 found, again = (annotated(task, problem, trajectory) for _ in range(2))
                 for name, values in found.items():
-                    assert np.isfinite(np.asarray(values, float)).all(), (problem.id, name)
-                    assert np.array_equal(values, again[name]), (problem.id, name)
+                    says = f"annotation {name} of {problem.id!r}"
+                    assert np.isfinite(np.asarray(values, float)).all(), f"{says} is not finite"
+                    assert np.array_equal(values, again[name]), f"{says} is another, asked again"
 
     @on_open("make_task")
     async def test_probes_are_answers_whose_verdict_is_known(self, task: Task) -> None:
@@ -68,7 +69,8 @@ class TaskAbilities:
             for probe in more:
                 outcome = await self._verdict(problem, probe.trajectory) if probe.is_right else None
                 if isinstance(outcome, Reward):
-                    assert outcome.score01 == 1.0, (problem.id, probe.kind, outcome)
+                    says = f"score01 of a right probe ({probe.kind}) of {problem.id!r}"
+                    same(says, outcome.score01, 1.0)
         assert seen, f"no probe in the first {self.max_judged} problems"
 
     @on_open("make_task")
@@ -78,7 +80,8 @@ class TaskAbilities:
         for problem in islice(task.problems("all"), self.max_judged):
             for probe in await asyncio.to_thread(probes_of, task, problem, count=2, seed=1):
                 found = await asyncio.to_thread(proven, task, problem, probe)
-                assert not (probe.is_right and found is False), (problem.id, probe.kind)
+                says = f"the right probe {probe.kind} of {problem.id!r} is proven wrong"
+                assert not (probe.is_right and found is False), says
 
     @on_open("make_task")
     async def test_discovers_by_its_arguments_alone(self, task: Task) -> None:
@@ -93,7 +96,8 @@ class TaskAbilities:
                 await growth.grow(task, policy, seed=1, step=step)
             kept.append((growth.memory, [p.id for p in growth.found]))
             resumed = Growth.resumed(task, fixed, growth.memory)
-            assert [p.id for p in resumed.found] == [p.id for p in growth.found]
+            ids = [[p.id for p in one.found] for one in (resumed, growth)]
+            same("problems found by a resumed run", *ids)
         assert kept[0] == kept[1], "the same arguments gave another memory"
 
     @on_open("make_task")
@@ -105,8 +109,8 @@ class TaskAbilities:
             for _ in range(self.max_judged):
                 if (figure := await anext(figures, None)) is None:
                     break
-                assert figure.name, figure
-                assert not figure.low > figure.high, figure
+                assert figure.name, f"a figure has no name: {figure!r:.80}"
+                assert not figure.low > figure.high, f"low is above high: {figure!r:.200}"
 
     @on_open("make_task")
     async def test_one_answer_to_two_problems_has_two_keys(self, task: Task) -> None:

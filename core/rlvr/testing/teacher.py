@@ -11,7 +11,7 @@ import pytest
 
 from rlvr.errors import BackendError
 from rlvr.parts import Teacher
-from rlvr.testing.contract import Contract, check_part, not_given, on_open
+from rlvr.testing.contract import Contract, check_part, close, not_given, on_open, same
 from rlvr.testing.teacher_scoring import LARGEST, ScoringPromises
 from rlvr.types import Datum
 
@@ -44,23 +44,25 @@ class TeacherContract(ScoringPromises, Contract):
     async def test_says_who_it_is(self, teacher: Teacher) -> None:
         """A name for messages, a tokenizer, and how many tokens it reads."""
         check_part(teacher, Teacher)
-        assert isinstance(teacher.name, str)
-        assert teacher.name
-        assert teacher.context_length > 1
-        assert teacher.tokenizer.vocab_size > 1
+        name, length = teacher.name, teacher.context_length
+        assert isinstance(name, str), f"its name is {name!r}, no text"
+        assert name, "its name is empty"
+        assert length > 1, f"its context_length is {length}: it reads two tokens at least"
+        size = teacher.tokenizer.vocab_size
+        assert size > 1, f"the vocab_size of its tokenizer is {size}"
 
     @on_open("make_teacher")
     async def test_one_logprob_for_each_token_of_the_policy(self, teacher: Teacher) -> None:
         """Shape (T,), finite and at most 0 at the policy's tokens, exactly 0 elsewhere."""
         data = self._data(teacher)
         found = await teacher.logprobs(data)
-        assert len(found) == len(data)
+        same("number of answers", len(found), len(data))
         for datum, values in zip(data, found, strict=True):
-            assert values.shape == datum.tokens.shape
-            assert np.isfinite(values).all()
-            assert (values[datum.mask] <= 1e-6).all()
-            assert values[datum.mask].any()
-            assert not values[~datum.mask].any()
+            same("shape of a datum's logprobs", values.shape, datum.tokens.shape)
+            assert np.isfinite(values).all(), f"logprobs are not finite: {values}"
+            assert (values[datum.mask] <= 1e-6).all(), f"a logprob is above 0: {values}"
+            assert values[datum.mask].any(), "all logprobs of the policy's tokens are 0"
+            assert not values[~datum.mask].any(), f"logprobs outside the mask are not 0: {values}"
 
     @on_open("make_teacher")
     async def test_logprobs_are_those_of_a_distribution(self, teacher: Teacher) -> None:
@@ -78,8 +80,9 @@ class TeacherContract(ScoringPromises, Contract):
             ]
             found = await teacher.logprobs(data)
             total = sum(float(np.exp(values[-1])) for values in found)
-            assert total <= 1.002, temperature
-            assert total >= (0.5 if self.is_padded else 0.998), temperature
+            says = f"probabilities of all next tokens sum to {total:.4g} at {temperature:g}"
+            assert total <= 1.002, f"{says}, more than 1: are these natural logs of a softmax?"
+            assert total >= (0.5 if self.is_padded else 0.998), f"{says}, less than 1"
 
     @on_open("make_teacher")
     async def test_what_comes_before_a_token_decides(self, teacher: Teacher) -> None:
@@ -93,8 +96,11 @@ class TeacherContract(ScoringPromises, Contract):
             await teacher.logprobs([attrs.evolve(datum, tokens=tokens)])
             for tokens in (datum.tokens, after, before)
         ]
-        assert np.abs(changed_after - plain)[:-1].max() <= self.tolerance_nats
-        assert abs(changed_before[-1] - plain[-1]) > self.tolerance_nats
+        says = "logprobs before a token that was changed"
+        close(says, changed_after[:-1], plain[:-1], self.tolerance_nats)
+        moved = abs(changed_before[-1] - plain[-1])
+        says = f"a token's logprob moves by {moved:.3g} nats if the token before it is another"
+        assert moved > self.tolerance_nats, f"{says}: are the logprobs shifted by one place?"
 
     @on_open("make_teacher")
     async def test_company_and_order_do_not_matter(self, teacher: Teacher) -> None:
@@ -104,8 +110,8 @@ class TeacherContract(ScoringPromises, Contract):
         turned = await teacher.logprobs(data[::-1])
         for datum, wanted, again in zip(data, together, turned[::-1], strict=True):
             (alone,) = await teacher.logprobs([datum])
-            assert np.abs(alone - wanted).max() <= self.tolerance_nats
-            assert np.abs(again - wanted).max() <= self.tolerance_nats
+            close("logprobs alone and among others", alone, wanted, self.tolerance_nats)
+            close("logprobs in another order", again, wanted, self.tolerance_nats)
 
     @on_open("make_teacher")
     async def test_only_tokens_mask_and_temperature_count(self, teacher: Teacher) -> None:
@@ -116,7 +122,8 @@ class TeacherContract(ScoringPromises, Contract):
             attrs.evolve(d, logprobs=d.logprobs - d.mask, advantages=3.0 * d.mask) for d in data
         ]
         for values, other in zip(wanted, await teacher.logprobs(others), strict=True):
-            assert np.abs(values - other).max() <= self.tolerance_nats
+            says = "logprobs where the policy's own and advantages are others"
+            close(says, values, other, self.tolerance_nats)
 
     @on_open("make_teacher")
     async def test_scores_at_the_temperature_of_the_datum(self, teacher: Teacher) -> None:
@@ -126,15 +133,18 @@ class TeacherContract(ScoringPromises, Contract):
         datum = self._data(teacher)[-1]
         data = [attrs.evolve(datum, temperature=t) for t in self.temperatures]
         together = await teacher.logprobs(data)
-        assert np.abs(together[0] - together[1]).max() > self.tolerance_nats
+        says = f"logprobs are the same at temperatures {self.temperatures[:2]}"
+        assert np.abs(together[0] - together[1]).max() > self.tolerance_nats, says
         for one, wanted in zip(data, together, strict=True):
             (alone,) = await teacher.logprobs([one])
-            assert np.abs(alone - wanted).max() <= self.tolerance_nats
+            close(
+                "logprobs alone and beside another temperature", alone, wanted, self.tolerance_nats
+            )
 
     @on_open("make_teacher")
     async def test_nothing_to_score_is_no_error(self, teacher: Teacher) -> None:
         """A step without data gives an empty list."""
-        assert list(await teacher.logprobs([])) == []
+        same("answer to no data", list(await teacher.logprobs([])), [])
 
     @on_open("make_teacher")
     async def test_what_is_too_long_is_refused(self, teacher: Teacher) -> None:

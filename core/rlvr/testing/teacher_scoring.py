@@ -15,7 +15,7 @@ from rlvr.errors import BackendError, UnsupportedError
 from rlvr.parts import Teacher, TeacherCapabilities
 from rlvr.teachers.checks import fault_of_answer, fault_of_rows
 from rlvr.testing.backend_losses import head_logits, log_softmax
-from rlvr.testing.contract import on_open
+from rlvr.testing.contract import close, on_open, same
 from rlvr.types import Datum, DistributionRequest, TeacherRequest, TopK
 
 LARGEST = 2000
@@ -36,7 +36,7 @@ class ScoringPromises:
     async def test_it_can_what_it_declares_and_nothing_else(self, teacher: Teacher) -> None:
         """An undeclared ability raises `UnsupportedError`: a run would never ask for it."""
         able, data = teacher.capabilities, self._data(teacher)
-        assert isinstance(able, TeacherCapabilities)
+        assert isinstance(able, TeacherCapabilities), f"capabilities are {able!r:.80}"
         unasked: list[tuple[str, Callable[[], Awaitable[Any]]]] = []
         if able.reads_data:
             assert overrides(teacher, "answer"), "reads_data, so it has `answer`"
@@ -49,7 +49,7 @@ class ScoringPromises:
             unasked.append(("has_states", lambda: teacher.states(data)))
         for name, asked in unasked:
             with pytest.raises(UnsupportedError):
-                pytest.fail(f"it answers without {name}: {await asked()!r}")
+                pytest.fail(f"it answers without {name}: {await asked()!r:.80}")
 
     @on_open("make_teacher")
     async def test_whole_data_come_back_with_what_was_asked_for(self, teacher: Teacher) -> None:
@@ -60,17 +60,20 @@ class ScoringPromises:
         wanted = await teacher.logprobs(data)
         found = await teacher.answer(data, "told", None)
         for datum, answer, values in zip(data, found, wanted, strict=True):
-            assert fault_of_answer(answer, datum, "told", None) == ""
-            gap = np.abs(answer.annotations["told"] - values)[datum.mask]
-            assert gap.max() <= self.tolerance_nats
+            fault = fault_of_answer(answer, datum, "told", None)
+            assert not fault, f"it gave {fault}"
+            told = answer.annotations["told"][datum.mask]
+            close("answer and logprobs", told, values[datum.mask], self.tolerance_nats)
         if able.has_scores:
             k, size = self._tops(teacher)[-1], teacher.tokenizer.vocab_size
             ask = DistributionRequest(k=k, temperature=self.temperatures[0])
             for datum, answer in zip(data, await teacher.answer(data, "t", ask), strict=True):
-                assert fault_of_answer(answer, datum, "t", ask) == ""
-                told = answer.distributions["t"]
-                assert isinstance(told, TopK)
-                assert fault_of_rows(told, k, size, able.is_partial) == ""
+                fault = fault_of_answer(answer, datum, "t", ask)
+                assert not fault, f"it gave {fault}"
+                rows = answer.distributions["t"]
+                assert isinstance(rows, TopK), f"a distribution is {rows!r:.80}, no TopK"
+                fault = fault_of_rows(rows, k, size, able.is_partial)
+                assert not fault, f"it gave {fault}"
 
     @on_open("make_teacher")
     async def test_likeliest_tokens_are_rows_of_a_distribution(self, teacher: Teacher) -> None:
@@ -79,12 +82,14 @@ class ScoringPromises:
         questions = self._questions(teacher)
         for question, answer in zip(questions, await scoring.score(questions), strict=True):
             rows = len(question.ids) - question.start
-            assert answer.ids.shape == answer.logprobs.shape
-            assert answer.ids.shape[0] == rows
-            assert answer.actual.shape == (rows,)
+            same("shapes of ids and logprobs", answer.ids.shape, answer.logprobs.shape)
+            same("rows from `start` on", answer.ids.shape[0], rows)
+            same("shape of `actual`", answer.actual.shape, (rows,))
             is_partial = scoring.capabilities.is_partial
-            assert fault_of_rows(answer, question.k, size, is_partial) == ""
-            assert answer.logprobs.max() <= 1e-6
+            fault = fault_of_rows(answer, question.k, size, is_partial)
+            assert not fault, f"it gave {fault}"
+            most = answer.logprobs.max()
+            assert most <= 1e-6, f"a logprob is {most:g}, above 0"
 
     @on_open("make_teacher")
     async def test_the_token_that_stands_there_has_its_logprob(self, teacher: Teacher) -> None:
@@ -98,11 +103,13 @@ class ScoringPromises:
             (answer,) = await scoring.score(
                 [TeacherRequest(ids=datum.tokens, start=start, k=k, temperature=datum.temperature)]
             )
-            gap = np.abs(answer.actual - values[start:])[datum.mask[start:]]
-            assert gap.max() <= self.tolerance_nats
+            mask = datum.mask[start:]
+            says = "`actual` and logprobs"
+            close(says, answer.actual[mask], values[start:][mask], self.tolerance_nats)
             own = answer.ids == datum.tokens[start:, None]
-            found = np.abs(answer.logprobs - answer.actual[:, None])[own]
-            assert (found <= self.tolerance_nats).all()
+            told = np.broadcast_to(answer.actual[:, None], own.shape)[own]
+            says = "the entry of the token that stands there, and `actual`"
+            close(says, answer.logprobs[own], told, self.tolerance_nats)
 
     @on_open("make_teacher")
     async def test_a_larger_k_gives_the_same_and_more(self, teacher: Teacher) -> None:
@@ -114,11 +121,15 @@ class ScoringPromises:
         ]
         for k, (fewer, more) in zip(self._tops(scoring), pairwise(answers), strict=False):
             for few, many in zip(_rows(fewer), _rows(more), strict=True):
-                assert set(few) <= set(many)
-                assert all(abs(few[i] - many[i]) <= self.tolerance_nats for i in few)
+                lost = sorted(set(few) - set(many))
+                assert not lost, f"ids that a larger k does not give: {lost[:8]}"
+                told, again = ([row[i] for i in few] for row in (few, many))
+                close("logprobs with a larger k", again, told, self.tolerance_nats)
                 least = sorted(few.values())[-k]  # a service may add the token that stands there
                 others = [value for i, value in many.items() if i not in few]
-                assert max(others, default=-np.inf) <= least + self.tolerance_nats
+                beyond = max(others, default=-np.inf) - least
+                says = f"with k={k} a token is left out that is likelier by {beyond:.3g} nats"
+                assert beyond <= self.tolerance_nats, says
 
     @on_open("make_teacher")
     async def test_all_tokens_together_are_the_whole_distribution(self, teacher: Teacher) -> None:
@@ -129,9 +140,10 @@ class ScoringPromises:
         question = attrs.evolve(self._questions(teacher)[-1], k=size)
         (answer,) = await scoring.score([question])
         totals = np.exp(answer.logprobs.astype(float)).sum(-1)
-        assert totals.max() <= 1.002
-        assert totals.min() >= (0.5 if self.is_padded else 0.998)
-        assert answer.is_whole != self.is_padded
+        says = f"probabilities of all tokens sum to {totals.min():.4g} to {totals.max():.4g}"
+        assert totals.max() <= 1.002, f"{says}, more than 1"
+        assert totals.min() >= (0.5 if self.is_padded else 0.998), f"{says}, less than 1"
+        same("is_whole, where k is the vocabulary", answer.is_whole, not self.is_padded)
 
     @on_open("make_teacher")
     async def test_likeliest_tokens_are_those_of_the_temperature(self, teacher: Teacher) -> None:
@@ -143,10 +155,12 @@ class ScoringPromises:
         questions = [attrs.evolve(question, temperature=t) for t in self.temperatures]
         together = await scoring.score(questions)
         cold, warm = (together[i] for i in np.argsort(self.temperatures)[[0, -1]])
-        assert (cold.logprobs.max(-1) > warm.logprobs.max(-1)).all()
+        says = "the likeliest token is not likelier where the temperature is lower"
+        assert (cold.logprobs.max(-1) > warm.logprobs.max(-1)).all(), says
         for one, wanted in zip(questions, together, strict=True):
             (alone,) = await scoring.score([one])
-            assert np.abs(alone.actual - wanted.actual).max() <= self.tolerance_nats
+            says = "`actual` alone and beside another temperature"
+            close(says, alone.actual, wanted.actual, self.tolerance_nats)
 
     @on_open("make_teacher")
     async def test_company_of_other_questions_does_not_matter(self, teacher: Teacher) -> None:
@@ -158,8 +172,10 @@ class ScoringPromises:
             (alone,) = await scoring.score([question])
             for other in (alone, again):
                 for one, two in zip(_rows(wanted), _rows(other), strict=True):
-                    assert all(abs(one[i] - two[i]) < 1e-3 for i in set(one) & set(two))
-        assert list(await scoring.score([])) == []
+                    ids = sorted(one.keys() & two.keys())
+                    told, among = ([row[i] for i in ids] for row in (one, two))
+                    close("logprobs alone, among others and in another order", told, among, 1e-3)
+        same("answer to no question", list(await scoring.score([])), [])
 
     @on_open("make_teacher")
     async def test_a_question_that_is_too_long_is_refused(self, teacher: Teacher) -> None:
@@ -177,16 +193,17 @@ class ScoringPromises:
         if not teacher.capabilities.has_states:
             pytest.skip("this teacher gives no states")
         data, head = self._data(teacher), teacher.head
-        assert head is not None
+        assert head is not None, "it has_states, and its head is None"
         for datum, found in zip(data, await teacher.states(data), strict=True):
-            assert found.states.shape == (int(datum.mask.sum()), head.weights.shape[1])
+            wide = int(datum.mask.sum()), head.weights.shape[1]
+            same("shape of the states", tuple(found.states.shape), wide)
             for temperature in self.temperatures:
                 states = head.weights.new_tensor(found.states.tolist())
                 rows = log_softmax(head_logits(head, states) / temperature).cpu().numpy()
                 (own,) = await teacher.logprobs([attrs.evolve(datum, temperature=temperature)])
                 told = rows[np.arange(len(rows)), datum.tokens[datum.mask]]
-                gap = np.abs(told - own[datum.mask]).max()
-                assert gap <= max(self.tolerance_nats, 1e-4)
+                most = max(self.tolerance_nats, 1e-4)
+                close("logprobs by states and head", told, own[datum.mask], most)
                 if not teacher.capabilities.has_scores:
                     continue
                 start = int(np.argmax(datum.mask))
@@ -195,7 +212,7 @@ class ScoringPromises:
                 )
                 few = answer.rows(np.flatnonzero(datum.mask) - start)
                 wanted = np.take_along_axis(rows, few.ids.astype(int), axis=-1)
-                assert np.abs(few.logprobs - wanted).max() <= max(self.tolerance_nats, 1e-4)
+                close("likeliest tokens by states and head", wanted, few.logprobs, most)
 
     # --- helpers --------------------------------------------------------------------------------
 
