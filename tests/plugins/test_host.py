@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import builtins
 import re
+import sys
 
 import pytest
 
@@ -78,6 +80,29 @@ def test_a_plugin_that_fails_late_offers_nothing(importable_site):
     status = next(p for p in host.plugins if p.name == "adder")
     assert status.status == "broken"
     assert re.match(rf"rlvr_rewards: RuntimeError: late \({file}:\d+\)$", status.reason)
+
+
+@pytest.mark.parametrize(
+    ("act", "said"),
+    [
+        ("builtins.print = None", "builtins['print']"),
+        ("del builtins.open; 1 / 0", ""),
+        ("sys.modules['rlvr.plugins'] = sys", "sys.modules['rlvr.plugins']"),
+        ("[sys.modules.pop(n) for n in [*sys.modules] if n[:5] == 'rlvr.']", "sys.modules['rlvr."),
+    ],
+)
+def test_what_python_shares_is_put_back_after_an_import(importable_site, act, said):
+    """A plugin that overwrites it breaks nothing but itself, also where its import then fails."""
+    importable_site.add("bad", f"import builtins, sys\nRLVR_API = 1\n{act}\n")
+    before = dict(vars(builtins)), dict(sys.modules)
+
+    host = PluginHost.load({"RLVR_PLUGINS": "bad"})
+
+    (status,) = [p for p in host.plugins if p.name == "bad"]
+    assert status.status == "broken"
+    assert status.reason.startswith(f"its import changed {said}" if said else "ZeroDivisionError")
+    assert vars(builtins).items() >= before[0].items()
+    assert sys.modules.items() >= before[1].items()
 
 
 def test_people_are_told_of_a_slow_import(importable_site, monkeypatch, capsys):

@@ -9,9 +9,11 @@ names begin with the plugin's (`sad_formats`), so that they differ from those of
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import importlib.util
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,8 +52,10 @@ def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
     if found.problem:
         return evolve(status, status="broken", reason=found.problem + reinstall(status)), None
     module_name, _, attribute = found.target.partition(":")
+    changed: list[str] = []
     try:
-        module: Any = importlib.import_module(module_name)
+        with _kept(changed):
+            module: Any = importlib.import_module(module_name)
         for part in filter(None, attribute.split(".")):
             module = getattr(module, part)
     except (Exception, SystemExit) as error:
@@ -62,7 +66,27 @@ def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
         is_renamed = isinstance(error, ModuleNotFoundError) and _is_of(module_name, error.name)
         doing = f"its entry point names the module {module_name!r}" if is_renamed else ""
         return broken(status, error, doing), None
+    if changed:
+        reason = f"its import changed {', '.join(changed)}, which all of rlvr uses; it may not"
+        return evolve(status, status="broken", reason=reason), None
     return _check_api(status, module)
+
+
+@contextmanager
+def _kept(changed: list[str]) -> Iterator[None]:
+    """Put back Python's own names and rlvr's modules, which all plugins need."""
+    names = dict(vars(builtins))
+    modules = {name: module for name, module in sys.modules.items() if _is_of(name, "rlvr")}
+    try:
+        yield
+    finally:
+        for what, now, before in (
+            ("builtins", vars(builtins), names),
+            ("sys.modules", sys.modules, modules),
+        ):
+            lost = {n: value for n, value in before.items() if now.get(n) is not value and n != "_"}
+            now.update(lost)
+            changed += [f"{what}[{name!r}]" for name in sorted(lost)[:3]]
 
 
 def _is_of(module_name: str, missing: str | None) -> bool:
