@@ -58,7 +58,9 @@ def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
             module: Any = importlib.import_module(module_name)
         for part in filter(None, attribute.split(".")):
             module = getattr(module, part)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # such as pytest's, of `importorskip` in a plugin's module
         stated = _stated_api(module_name)
         if isinstance(error, ImportError) and stated not in (None, rlvr.API_VERSION):
             # It asked this rlvr for something of another API: say that, not the symptom.
