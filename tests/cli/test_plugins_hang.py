@@ -71,8 +71,10 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
     "lasting": ("task", "RLVR_API = 1", "RLVR_API = 1\nimport atexit, subprocess, time\n"
                 "atexit.register(lambda: time.sleep(99))  # HERE\n"
                 "print('noise'); subprocess.Popen(['sleep', '987'])\n", ""),
-    "behind": ("task", JUDGE, "        import os, threading, time\n"
+    "behind": ("task", JUDGE, "        import atexit, os, time\n"
                "        os.waitpid(os.fork() or os._exit(0), 0)\n"
+               f"        atexit.register(time.sleep, 99)\n{JUDGE}", ""),
+    "beside": ("task", JUDGE, "        import threading, time\n"
                f"        threading.Thread(target=time.sleep, args=(99,)).start()\n{JUDGE}", ""),
     "plain": ("task", "async def __call__", "def __call__", "task"),
     "regex": ("task", JUDGE, "        import re\n"
@@ -89,7 +91,7 @@ HANGS: dict[str, tuple[str, str, str, str]] = {
 
 
 ENDED = {"import", "thread", "child", "locked", "crash", "stopped", "closed", "lasting"}
-ENDED |= {"behind", "fault", "leaves"}
+ENDED |= {"behind", "beside", "fault", "leaves"}
 """Cases of which the process, or one that it started, has to be ended."""
 
 
@@ -227,16 +229,29 @@ def test_the_end_of_the_process_is_limited_and_nothing_outlives_it(plugin_site: 
     assert sleeping() == before
 
 
-def test_a_thread_that_a_part_left_is_named(plugin_site: PluginSite) -> None:
-    """The report is whole: Python waits for the thread at its own end, and only so long."""
-    install(plugin_site, "behind")
+def test_a_thread_that_a_part_left_is_named_and_not_waited_for(plugin_site: PluginSite) -> None:
+    """The thread is the finding, and the process ends all the same."""
+    install(plugin_site, "beside")
+    begun = time.monotonic()
 
-    done = plugin_site.rlvr("plugins", "check", "behind", "--limit", "4")
+    done = plugin_site.rlvr("plugins", "check", "beside", "--problems", "1")
+
+    assert done.returncode == 7, done.stderr
+    assert re.search(r"it left running the thread Thread-\d+ \(sleep\)", done.stdout), done.stdout
+    assert time.monotonic() - begun < 90
+
+
+def test_a_thread_that_an_import_left_is_named(plugin_site: PluginSite) -> None:
+    """The list is whole: Python waits for the thread at its own end, and only so long."""
+    text = "import threading, time\nRLVR_API = 1\n"
+    plugin_site.add("beside", f"{text}threading.Thread(target=time.sleep, args=(99,)).start()\n")
+
+    done = plugin_site.rlvr("plugins", "list", "--limit", "1")
 
     assert done.returncode == 3, done.stderr
-    assert "behind keeps every promise that applies" in done.stdout
-    held = r"a plugin held up the end of the process, which waits for \d+ threads, the first "
-    held += r"Thread-\d+ \(sleep\): it did not return within 4 s"
+    assert "beside " in done.stdout
+    held = r"a plugin held up the end of the process, which waits for 1 thread, the first "
+    held += r"Thread-\d+ \(sleep\): it did not return within 1 s"
     assert re.search(held, done.stderr), done.stderr
 
 

@@ -81,6 +81,12 @@ def test_a_right_plugin_holds_every_promise(
         ("RLVR_API = 1", "RLVR_API = 1\nimport wave", "importing_it_is_light"),
         ("RLVR_API = 1", "RLVR_API = 1\n__import__('os').chdir('/')", "importing_it_is_light"),
         (
+            "RLVR_API = 1",
+            "RLVR_API = 1\n__import__('threading').Thread(target=__import__('time')."
+            "sleep, args=(5,)).start()",
+            "importing_it_is_light",
+        ),
+        (
             "@frozen(kw",
             "@__import__('attrs').define(kw",
             "every_option_has_a_help_line_and_a_default",

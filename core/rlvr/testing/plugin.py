@@ -72,21 +72,27 @@ class PluginContract(Contract):
         """Listing plugins never pays for torch and its like, and changes nothing in the process."""
         code = "\n".join(
             [
-                "import json, sys, warnings",
+                "import json, os, sys, warnings",
                 "from rlvr.testing.plugin import offers",
                 "from rlvr.testing.process import KitWarning, nothing_changed",
                 "warnings.simplefilter('error', KitWarning)",
-                "with nothing_changed():",
-                f"    import {self.module} as plugin",
-                "    list(offers(plugin))",
-                f"print(json.dumps([n for n in {list(self.heavy)!r} if n in sys.modules]))",
+                "code = 1",
+                "try:",
+                "    with nothing_changed():",
+                f"        import {self.module} as plugin",
+                "        list(offers(plugin))",
+                f"    print(json.dumps([n for n in {list(self.heavy)!r} if n in sys.modules]))",
+                "    code = 0",
+                "except BaseException as error:",
+                "    print(f'{type(error).__name__}: {error}', file=sys.stderr)",
+                "print(flush=True), os._exit(code)",  # a thread that it left would hold up the end
             ]
         )
         words = [sys.executable, "-c", code]
         done = subprocess.run(words, capture_output=True, text=True)
         last = (done.stderr.splitlines() or ["no word"])[-1]
         assert done.returncode == 0, f"importing {self.module} in a new process ended with: {last}"
-        found = json.loads(done.stdout.splitlines()[-1])  # it may print
+        found = json.loads(done.stdout.splitlines()[-2])  # it may print
         assert not found, f"importing {self.module} imports {', '.join(map(repr, found))}"
 
     def test_every_hook_is_known(self) -> None:
