@@ -133,8 +133,11 @@ def test_honest_parts_are_left_in_peace() -> None:
         pool.submit(int).result()
         threading.Thread(target=done.wait, daemon=True).start()
         start.Semaphore()
+        sys.path.append(Path("/somewhere"))  # type: ignore[arg-type]  # unlike Python's own
+        warnings.simplefilter("ignore", append=True)
         with decimal.localcontext() as context:
             context.prec = 3
+    assert sys.path.pop() == Path("/somewhere")
     done.set()
     pool.shutdown()
 

@@ -107,12 +107,17 @@ class Shared:
         names = {*self.variables, *(() if may_add else os.environ)} - {"PYTEST_CURRENT_TEST"}
         return sorted(n for n in names if self.variables.get(n) != os.environ.get(n))
 
+    def _is_kept(self, name: str, now: Any) -> bool:
+        """Whether a state is as it was; a list may grow at its end, which changes no choice."""
+        before = self.states.get(name, now)
+        return bool((now[: len(before)] if isinstance(now, list) else now) == before)
+
     def changes(self) -> list[str]:
         """What differs by now, in words that follow "it"."""
         names = self.changed_variables()
         found = [f"changed environment variables: {', '.join(names)}"] if names else []
         for name, now in Shared().states.items():
-            if name in self.states and self.states[name] != now:
+            if not self._is_kept(name, now):
                 is_short = isinstance(now, str | int | float)
                 found.append(f"changed {name}{f' to {now}' if is_short else ''}")
         return found
@@ -127,7 +132,7 @@ class Shared:
             os.environ.pop(name, None)
             os.environ.update({name: self.variables[name]} if name in self.variables else {})
         for name, (read, write) in _slots().items():
-            if name in self.states and read() != self.states[name]:
+            if not self._is_kept(name, read()):
                 with suppress(OSError, ValueError):  # a limit that was lowered for good
                     write(self.states[name])
 
