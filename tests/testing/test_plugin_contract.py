@@ -79,18 +79,6 @@ def test_a_right_plugin_holds_every_promise(
         ("RLVR_API = 1", "RLVR_API = 2", "states_the_api_it_was_built_for"),
         ("RLVR_API = 1", "", "states_the_api_it_was_built_for"),
         ("RLVR_API = 1", "RLVR_API = 1\nimport wave", "importing_it_is_light"),
-        ("RLVR_API = 1", "RLVR_API = 1\n__import__('os').chdir('/')", "importing_it_is_light"),
-        (
-            "RLVR_API = 1",
-            "RLVR_API = 1\n__import__('threading').Thread(target=__import__('time')."
-            "sleep, args=(5,)).start()",
-            "importing_it_is_light",
-        ),
-        (
-            "@frozen(kw",
-            "@__import__('attrs').define(kw",
-            "every_option_has_a_help_line_and_a_default",
-        ),
         ("def rlvr_losses():", "def rlvr_loses():", "every_hook_is_known"),
         ("@hookimpl\ndef rlvr_losses", "def rlvr_losses", "every_hook_is_known"),
         ("def rlvr_losses():", "def rlvr_losses(step):", "every_hook_is_known"),
@@ -103,7 +91,6 @@ def test_a_right_plugin_holds_every_promise(
         ('"mine.beta"', '"mine.gamma"', "vetted_values_name_real_options"),
         ('"train.lr"', '"train.speed"', "vetted_values_name_real_options"),
         ('"train.lr"', '"lr"', "vetted_values_name_real_options"),
-        ('summary="a task"', 'starter=__name__ + ":rlvr_tasks"', "starters_name_a_model"),
         ("8}", "'many'}", "vetted_values_name_real_options"),
         ("4}", "-1}", "vetted_values_name_real_options"),
         ("0.2}", "'strong'}", "vetted_values_name_real_options"),
@@ -123,6 +110,27 @@ def test_faults_are_found(
     """Each planted fault fails the test whose promise it breaks."""
     assert old in RIGHT
     assert promise in broken(contract_of(RIGHT.replace(old, new)))
+
+
+def test_an_import_that_changes_the_process_is_found(
+    contract_of: Callable[[str], type[PluginContract]],
+) -> None:
+    """Every command imports it; a thread that it leaves does not hold up the check."""
+    acts = "import os, threading, time\nos.chdir('/')\n"
+    acts += "threading.Thread(target=time.sleep, args=(99,), name='mine').start()\n"
+
+    with pytest.raises(AssertionError, match="directory to /; it left running the thread mine"):
+        contract_of(acts + RIGHT)().test_importing_it_is_light()
+
+
+def test_a_record_of_options_that_can_be_changed_is_found(
+    contract_of: Callable[[str], type[PluginContract]],
+) -> None:
+    """What a run writes down of it at the start would not hold."""
+    text = RIGHT.replace("@frozen(", "@frozen(frozen=False, ")
+
+    with pytest.raises(AssertionError, match="Options can be changed once it is made"):
+        contract_of(text)().test_every_option_has_a_help_line_and_a_default()
 
 
 @pytest.mark.parametrize(
