@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -30,9 +31,10 @@ class Trackio(Tracker):
         """Open a run. Trackio takes runs up by name, so the name ends in letters of its own."""
         options = self.options
         own = f"{options.name or run.id}-{secrets.token_hex(3)}"
+        self._name = known or own
         self._run = self.library.init(
             options.project,
-            name=known or own,
+            name=self._name,
             space_id=options.space or None,
             server_url=options.url or None,
             config=dict(config),
@@ -41,7 +43,7 @@ class Trackio(Tracker):
             auto_log_gpu=False,
             auto_log_cpu=False,
         )
-        return known or own
+        return self._name
 
     def reached(self) -> int | None:
         """The step before the one with which trackio goes on; -1 if it has nothing of the run."""
@@ -61,3 +63,9 @@ class Trackio(Tracker):
     def finish(self, outcome: str) -> None:
         """Write the rest."""
         self._run.finish()
+
+    def place(self) -> str:
+        """The server or Space, or the command that shows local files; and the run."""
+        options = self.options
+        local = f"trackio show --project {shlex.quote(options.project)}"
+        return f"{options.url or options.space or local}, run {self._name}"
