@@ -292,9 +292,10 @@ def test_a_new_task_is_told_what_its_run_takes(
     """One line each, for the next steps; other parts have no problems of their own."""
     monkeypatch.chdir(tmp_path)
     assert main(["plugins", "new", "my-sum"]) == 0
-    *_, yours, watch, measure = capsys.readouterr().out.splitlines()
+    *_, yours, stuck, watch, measure = capsys.readouterr().out.splitlines()
     assert yours.startswith("yours: give all answers one length")
-    assert watch.startswith("watch: add --callback tensorboard")
+    assert re.match(r"stuck at 0: .*--algo sft .*, then --algo grpo --model RUN ", stuck)
+    assert re.match(r"watch: add --callback tensorboard,curve eval.every=\d+ eval.samples=", watch)
     assert measure.startswith("measure: rlvr eval --plugin my-sum --model RUN ")
     assert main(["plugins", "new", "my-loss", "--kind", "loss"]) == 0
     assert "--model RUN" not in capsys.readouterr().out

@@ -67,6 +67,7 @@ def test_a_run_is_trained_evaluated_and_resumed(tmp_path: Path) -> None:
     assert (first.directory, first.steps) == (tmp_path / "run", 2)
     assert [line["step"] for line in first.metrics] == [1, 2]
     assert set(first.reports) == {0, 2}
+    assert first.reports[2].interval == (first.reports[2].low, first.reports[2].high)
     assert first.best == 2
     assert repr(first).endswith("steps=2, reports=<at steps [0, 2]>, best=2)")
     given["options"]["eval.every"] = 2

@@ -206,13 +206,14 @@ def test_a_package_of_an_installed_plugin_is_not_to_be_installed(importable_site
 
 
 def test_a_first_party_name_says_what_to_install(importable_site, monkeypatch):
-    """A missing distribution is named with its pip command."""
-    monkeypatch.setattr("rlvr.plugins.registry.distribution_for", lambda kind, name: "rlvr-later")
+    """A missing distribution is named with its pip command and the extra that the name needs."""
+    needed = "rlvr-later[fast]"
+    monkeypatch.setattr("rlvr.plugins.registry.distribution_for", lambda kind, name: needed)
 
     message = message_of(registry(importable_site).find, "backend", "later")
 
     assert re.fullmatch(
-        "backend plugin 'later' is not installed: .*pip install rlvr-later", message
+        r"backend plugin 'later' is not installed: .*pip install 'rlvr-later\[fast\]'", message
     )
 
 
@@ -306,13 +307,19 @@ def test_known_names_are_those_that_the_distributions_offer():
         if kind != "plugin"
     }
 
-    assert offered == {kind: dict(names) for kind, names in NAMES.items() if kind != "plugin"}
+    known = {
+        kind: {n: needed.partition("[")[0] for n, needed in names.items()}
+        for kind, names in NAMES.items()
+        if kind != "plugin"
+    }
+    assert offered == known
     assert {s.name: s.distribution for s in present.values()} == dict(PLUGINS)
 
 
 def test_distribution_of_full_names():
     """`algos/anything` is found by its plugin."""
     assert distribution_for("algorithm", "algos/new") == "rlvr-algos"
+    assert distribution_for("callback", "mlflow") == "rlvr-trackers[mlflow]"
     assert distribution_for("task", "nobodys") is None
 
 

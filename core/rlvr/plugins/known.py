@@ -60,9 +60,9 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "tinker": "rlvr-tinker",
         "torch": "rlvr-torch",
     },
-    "callback": dict.fromkeys(_TRACKERS, "rlvr-trackers"),
+    "callback": {name: f"rlvr-trackers[{name}]" for name in _TRACKERS},
 }
-"""Kind, then name, to distribution."""
+"""Kind, then name, to distribution, with the extra that the name needs."""
 
 MODELS: Mapping[str, str] = {
     "agent": "agent",
@@ -85,6 +85,10 @@ def home_of(kind: str, name: str) -> str:
 
 
 def distribution_for(kind: str, name: str) -> str | None:
-    """The distribution to install for a name such as `grpo` or `algos/grpo`; None: not ours."""
+    """
+    What to install for a name such as `grpo` or `algos/grpo`; None: not ours.
+
+    That is a distribution, with the extra that holds the library a name needs (`tensorboard`).
+    """
     provider, _, bare = name.rpartition("/")
     return NAMES.get(kind, {}).get(bare) or PLUGINS.get(provider)

@@ -142,7 +142,8 @@ class Registry:
         )
 
     def _missing(self, kind: str, name: str) -> PluginError:
-        distribution = distribution_for(kind, name)
+        needed = distribution_for(kind, name) or ""
+        distribution = needed.partition("[")[0]
         for status in self._host.plugins:
             is_asked = status.name in (name, name.rpartition("/")[0])
             if not status.is_active and (is_asked or status.distribution == distribution):
@@ -150,7 +151,7 @@ class Registry:
         what = "plugin" if kind == "plugin" else f"{kind} plugin"
         installed = self._installed(kind)
         if distribution and not any(s.distribution == distribution for s in self._host.plugins):
-            return PluginError(f"{what} {name!r} is not installed: {pip_install(distribution)}")
+            return PluginError(f"{what} {name!r} is not installed: {pip_install(needed)}")
         candidates = [*installed, *NAMES.get(kind, ()), *(s.name for s in self._host.plugins)]
         broken = [s.name for s in self._host.plugins if s.status == "broken"]
         return PluginError(

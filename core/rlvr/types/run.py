@@ -83,6 +83,11 @@ class EvalReport:
         """Share of samples that are right, averaged over problems."""
         return self.pass_at.get(1, 0.0)
 
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of pass@1, as that of `rlvr.evaluate` is called."""
+        return self.low, self.high
+
 
 @frozen(kw_only=True)
 class Metric:

@@ -34,18 +34,19 @@ def public_config(run: RunInfo) -> dict[str, Any]:
     keys in URLs.
     """
     named = {f"run.{name}": getattr(run, name) for name in ("plugin", "algo", "model", "steps")}
-    return {name: _public(name, value) for name, value in {**named, **run.config}.items()}
+    return {name: public(name, value) for name, value in {**named, **run.config}.items()}
 
 
-def _public(name: str, value: Any) -> Any:
+def public(name: str, value: Any) -> Any:
+    """A value as others may see it."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if value and _SECRET_NAME.search(name):
         return HIDDEN
     if isinstance(value, tuple | list):
-        return [_public(name, one) for one in value]
+        return [public(name, one) for one in value]
     if isinstance(value, Mapping):
-        return {str(key): _public(str(key), one) for key, one in value.items()}
+        return {str(key): public(str(key), one) for key, one in value.items()}
     return _SECRET_IN_URL.sub(lambda found: (found[1] or "") + HIDDEN, _unicode(str(value)))
 
 

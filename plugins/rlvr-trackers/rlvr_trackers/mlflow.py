@@ -89,6 +89,10 @@ class MLflow(Tracker):
         """Set the run's status."""
         self._client.set_terminated(self._id, _STATUS[outcome])
 
+    def place(self) -> str:
+        """The server or database, and the run in it."""
+        return f"{self._client.tracking_uri}, run {self._id} of {self.options.project}"
+
 
 def _name(name: str) -> str:
     """The name with `_` for what MLflow refuses: other characters, empty steps of a path, dots."""

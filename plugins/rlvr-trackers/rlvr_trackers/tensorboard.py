@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -57,6 +58,10 @@ class TensorBoard(Tracker):
 
     def finish(self, outcome: str) -> None:
         """Nothing is left to write."""
+
+    def place(self) -> str:
+        """The command that shows the run alone."""
+        return f"tensorboard --logdir {shlex.quote(str(self._events.parent))}"
 
     def _text(self, step: int, tag: str, text: str) -> None:
         tensor = {"dtype": "DT_STRING", "string_val": [text.encode()], "tensor_shape": {}}

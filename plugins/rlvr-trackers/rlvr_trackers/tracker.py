@@ -30,7 +30,7 @@ from rlvr import (
     pip_install,
     stdout_to_stderr,
 )
-from rlvr_trackers.entries import evaluation_numbers, public_config, recorded, table_rows
+from rlvr_trackers.entries import evaluation_numbers, public, public_config, recorded, table_rows
 
 log = structlog.get_logger(__name__)
 _ASKING_NOBODY = threading.Lock()
@@ -139,6 +139,13 @@ class Tracker(Callback):
     def finish(self, outcome: str) -> None:
         """Send what is left and close the run: "done", "interrupted" or "failed"."""
 
+    def place(self) -> str:
+        """Where a person finds what was logged, or the command that shows it; "": nothing to say.
+
+        Asked before `finish`, and logged after it.
+        """
+        return ""
+
     # --- for its use ----------------------------------------------------------------------------
 
     def kept_place(self, asked: str) -> Path:
@@ -192,9 +199,18 @@ class Tracker(Callback):
         self._once("metrics", step, lambda: self.log(step, metrics))
 
     def run_finished(self, run: RunInfo, outcome: str) -> None:
-        """Close the tracker's run."""
+        """Close the tracker's run, and say where it is."""
         self._is_on = self._is_open
-        self._guarded("finish", lambda: self.finish(outcome))
+        places: list[str] = []
+
+        def finished() -> None:
+            place = "" if self._has_warned else self.place()
+            self.finish(outcome)
+            places.append(place)
+
+        self._guarded("finish", finished)
+        for place in filter(None, places):
+            log.info("run_tracked", tracker=self.name, see=public("see", place))
         self._is_on = self._is_open = False
 
     # --- once, in time, or never again ----------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,9 +36,10 @@ class Trackio(Tracker):
         if not (options.space or options.url or any(map(os.environ.get, _ELSEWHERE))):
             writable(self.library.utils.TRACKIO_DIR)
         own = f"{options.name or run.id}-{secrets.token_hex(3)}"
+        self._name = known or own
         self._run = self.library.init(
             options.project,
-            name=known or own,
+            name=self._name,
             space_id=options.space or None,
             server_url=options.url or None,
             config=dict(config),
@@ -46,7 +48,7 @@ class Trackio(Tracker):
             auto_log_gpu=False,
             auto_log_cpu=False,
         )
-        return known or own
+        return self._name
 
     def reached(self) -> int | None:
         """The step before the one with which trackio goes on; -1 if it has nothing of the run."""
@@ -68,6 +70,12 @@ class Trackio(Tracker):
         """Write the rest."""
         self._run.finish()
         self._check()
+
+    def place(self) -> str:
+        """The server or Space, or the command that shows local files; and the run."""
+        options = self.options
+        local = f"trackio show --project {shlex.quote(options.project)}"
+        return f"{options.url or options.space or local}, run {self._name}"
 
     def _check(self) -> None:
         """Raise what trackio's thread only warned of, once, on standard error."""

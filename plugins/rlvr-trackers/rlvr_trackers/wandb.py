@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 import struct
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -100,6 +101,11 @@ class Wandb(Tracker):
     def finish(self, outcome: str) -> None:
         """Send the rest."""
         self._run.finish(exit_code=int(outcome != "done"))
+
+    def place(self) -> str:
+        """The run's page, or the command that sends the files of an offline one."""
+        offline = f"wandb sync {shlex.quote(str(Path(self._run.dir).parent))}"
+        return offline if self._run.offline else str(self._run.url or "")
 
 
 def _last_step(folder: Path, run: str) -> int:

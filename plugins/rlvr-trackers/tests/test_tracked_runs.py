@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import re
 import shutil
 import struct
 from collections.abc import Iterator
@@ -26,6 +27,13 @@ SMALL = (
 )
 KEYS = ("table_every=2", "table_rows=3", "timeout_s=200")
 TRACKERS = ("wandb", "tensorboard", "mlflow", "trackio")
+SEEN = {
+    "wandb": "wandb sync .*here/trackers/wandb/offline-run-",
+    "tensorboard": "tensorboard --logdir here/trackers/tensorboard",
+    "mlflow": "sqlite:///{folder}/mlflow.db, run .* of letters",
+    "trackio": "trackio show --project letters, run here-",
+}
+"""What each tracker's run says at its end of where it logged."""
 THERE = [name for name in TRACKERS if importlib.util.find_spec(name)]
 
 
@@ -75,6 +83,9 @@ def _ids(folder: Path, *words: str) -> dict[str, str]:
     done = run_rlvr("run", *words, "--json", cwd=folder, env={**os.environ, **place})
     assert done.returncode == 0, done.stderr
     assert "tracker_stopped" not in done.stderr, done.stderr
+    for name, said in SEEN.items():
+        line = rf"run_tracked .*see=.*{said.format(folder=folder)}.* tracker={name}$"
+        assert name not in THERE or re.search(line, done.stderr, re.MULTILINE), done.stderr
     assert json.loads(done.stdout)["run"] == "here"  # nothing else stands on standard output
     last = 4 if "--resume" in words else 3
     ids = {}

@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import os
+import re
 import resource
 import sqlite3
 import subprocess
@@ -424,6 +425,21 @@ def test_a_call_that_hangs_is_given_up(
     assert tracker.lines[-1][0] == at, "nothing waits behind a call that hangs"
     assert took < 20
     assert capsys.readouterr().err.count("no answer in 0.3 s") == 1
+
+
+def test_a_run_says_where_it_was_logged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, without passwords, and not where it was not."""
+    monkeypatch.setattr(Lines, "place", lambda self: "https://me:secret@host/runs")
+    told(Lines(), tmp_path, range(1, 2))
+    said = capsys.readouterr().err
+    assert re.findall('"lines", "see": "https://<hidden>@host/runs", "event": "run_tracked"', said)
+    assert "secret" not in said
+
+    told(Lines(finish=_raise(OSError("disk"))), tmp_path, range(1, 2))
+    told(Lines(log=_raise(OSError("disk"))), tmp_path / "x", range(1, 2))
+    assert "run_tracked" not in capsys.readouterr().err
 
 
 def test_what_failed_is_not_counted_as_logged(tmp_path: Path) -> None:
