@@ -89,6 +89,7 @@ def test_a_change_is_told_and_undone(
     assert isinstance(caught.value.__cause__, KeyError) is fails
     assert before.changes() == []
     assert sys.modules["rlvr"] is rlvr
+    assert not torch.overrides._get_current_function_mode_stack(), "a mode of torch is left"
 
 
 DRAWS: dict[str, Callable[[], Any]] = {

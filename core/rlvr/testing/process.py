@@ -170,7 +170,11 @@ def _slots() -> dict[str, Slot]:
     torch: Any = sys.modules.get("torch")
     if hasattr(torch, "get_default_device"):  # fully imported
         found["torch's default dtype"] = torch.get_default_dtype, torch.set_default_dtype
-        found["torch's default device"] = torch.get_default_device, torch.set_default_device
+        # "cpu" would leave a mode that every call of torch goes through
+        found["torch's default device"] = (
+            torch.get_default_device,
+            lambda one: torch.set_default_device(None if one.type == "cpu" else one),
+        )
         found["torch's gradients"] = torch.is_grad_enabled, torch.set_grad_enabled
     return found
 
