@@ -10,6 +10,8 @@ from pathlib import Path
 
 from attrs import frozen
 
+from rlvr.install import header
+
 GROUP = "rlvr"
 """The entry-point group: `[project.entry-points.rlvr] NAME = "module"`."""
 _MOST_FOLDERS = 200
@@ -102,7 +104,8 @@ def _identity(dist: metadata.Distribution) -> tuple[str, str]:
     """Name and version, from the folder's name where the metadata is damaged."""
     name, version = _folder_stem(dist)
     try:
-        return dist.metadata["Name"] or name, dist.version or version
+        told = header(dist)
+        return told["name"][0] or name, told["version"][0] or version
     except Exception:  # the plugin border: metadata may be anything
         return name, version
 

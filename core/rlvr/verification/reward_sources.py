@@ -39,7 +39,8 @@ _IMPORT = re.compile(
     r"|(?:import_module(?<!\wimport_module)|__import__(?<!\w__import__))"
     r"\(\s*[\"'](?P<called>[\w.]+)[\"']"
 )
-_LITERAL = re.compile(r"[\"'}](?P<text>[\w./ @+*?-]{2,200})(?=[\"'{])")
+_LITERAL = re.compile(r"[\"'}]([\w./ @+*?-]{2,200})(?=[\"'{])")
+_NO_NAME = str.maketrans("()\\", "   ")
 _GLOB = re.compile(r"[\w*?-]*[*?][\w*?-]*\.\w+")
 _REQUIRED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SITES = {"site-packages", "dist-packages"}
@@ -186,13 +187,12 @@ def _content(path: Path) -> str:
 def _named(text: str, path: Path, package: Path | None) -> Iterator[Path]:
     """Files outside of its package, or beside a single module, that a source names in quotes."""
     here = path.parent
-    for match in _LITERAL.finditer(text):
-        word = match["text"].strip("/ ")
-        if not word.strip("."):
+    for literal in set(_LITERAL.findall(text)):
+        word = literal.strip("/ ")
+        if not word.strip(".") or (package is not None and "." not in word):
             continue
         if package is not None:  # what lies below it is read anyhow
-            roots = [package.parent] if "." in word else []
-            found = [root / word for root in roots] + ([here / word] if ".." in word else [])
+            found = [package.parent / word, *([here / word] if ".." in word else [])]
         elif _GLOB.fullmatch(word):
             found = list(here.glob(word))
         else:
@@ -210,8 +210,8 @@ def _imports(text: str, around: str) -> Iterator[str]:
     """Modules that a source imports, anywhere in it; a name after `import` may be one as well."""
     for match in _IMPORT.finditer(text):
         called = match["called"] or ""
-        names = re.sub(r"[()\\\s]+", " ", match["names"] or match["plain"] or "").split(",")
-        words = [name.split()[0] for name in names if name.split()]
+        names = (match["names"] or match["plain"] or "").translate(_NO_NAME).split(",")
+        words = [parts[0] for name in names if (parts := name.split())]
         base = called if called.startswith(".") else match["base"]
         if base is None:
             yield from (called, *words) if called else words
