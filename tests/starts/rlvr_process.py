@@ -1,10 +1,10 @@
 """
 `rlvr` in a process of its own that need not import PyTorch first.
 
-A server imports the core, parts of our plugins and what is slow, once for all tests of a worker,
-and forks for each command. The child has its own arguments, folder, environment, output and exit,
-finds and loads the plugins itself, and runs what is registered for its exit. Several commands can
-run at once. Nothing that the server imports may have looked at its environment, or found anything
+A server imports the core, parts of our plugins and what is slow, once for all workers of a run of
+the tests, and forks for each command. The child has its own arguments, folder, environment, output
+and exit, finds and loads the plugins itself, and runs what is registered for its exit. Several
+commands can run at once. Nothing that the server imports may have looked at its environment, or found anything
 out: the child finds all that for itself.
 """
 
@@ -24,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
@@ -52,7 +53,7 @@ _OURS += ("rlvr_servers.backend", "rlvr_torch.backend")
 _IMPORTED += _OURS
 _THREADS = {"OMP_NUM_THREADS": "1"}
 _MODULE = "rlvr.cli.main"
-_server: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+_server: socket.socket | None = None
 
 
 def run_rlvr(
@@ -199,30 +200,41 @@ def _text(file: IO[bytes]) -> str:
 def _ask(request: bytes, files: list[int]) -> None:
     global _server
     if _server is None:
-        ours, its = socket.socketpair()
-        with its:
-            started = [sys.executable, __file__, str(its.fileno())]
-            env = {**os.environ, **_THREADS, "PYTHONPATH": ""}
-            process = subprocess.Popen(
-                started, pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )  # fmt: skip
-        _server = process, ours
+        _server = _connected(f"\0rlvr-{os.environ.get('PYTEST_XDIST_TESTRUNUID', os.getpid())}")
         atexit.register(_end)
     try:
-        socket.send_fds(_server[1], [len(request).to_bytes(4, "big")], files)
-        _server[1].sendall(request)
+        socket.send_fds(_server, [len(request).to_bytes(4, "big")], files)
+        _server.sendall(request)
     except BaseException:  # half a request
         _end()
         raise
 
 
+def _connected(name: str) -> socket.socket:
+    """A link to the server of that (abstract) name; who takes the name first starts it."""
+    link = socket.socket(socket.AF_UNIX)
+    while True:
+        with socket.socket(socket.AF_UNIX) as listener, contextlib.suppress(OSError):
+            listener.bind(name)
+            listener.listen()
+            listener.set_inheritable(True)
+            started = [sys.executable, __file__, str(listener.fileno())]
+            env = {**os.environ, **_THREADS, "PYTHONPATH": ""}
+            null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
+            os.posix_spawn(sys.executable, started, env, file_actions=null)
+        try:
+            link.connect(name)
+        except ConnectionRefusedError:  # another worker's, which does not listen yet or has ended
+            time.sleep(0.01)
+        else:
+            return link
+
+
 def _end() -> None:
     global _server
     if _server is not None:
-        (process, link), _server = _server, None
+        link, _server = _server, None
         link.close()
-        process.wait()
 
 
 def _number(link: socket.socket) -> int:
@@ -238,8 +250,9 @@ def _bytes(link: socket.socket, count: int) -> bytes:
     return found
 
 
-def _serve(link: socket.socket) -> tuple[str, bool]:
-    """Fork for each request until the tests have ended; the child gets what is to run."""
+def _serve(listener: socket.socket) -> tuple[str, bool]:
+    """Fork for each request until all workers have ended; the child gets what is to run."""
+    links = [listener.accept()[0]]
     for name in _IMPORTED:
         with contextlib.suppress(ImportError):  # a command that needs it says what is missing
             importlib.import_module(name)
@@ -251,16 +264,21 @@ def _serve(link: socket.socket) -> tuple[str, bool]:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
     running: dict[int, socket.socket] = {}
-    while True:
-        ready, _, _ = select.select([link, ended], [], [])
+    while links:
+        ready, _, _ = select.select([listener, ended, *links], [], [])
         if ended in ready:
             ended.recv(4096)
             _tell_codes(running)
-        if link not in ready:
+        if listener in ready:
+            links.append(listener.accept()[0])
+        link = next((link for link in links if link in ready), None)
+        if link is None:
             continue
         size, files, _, _ = socket.recv_fds(link, 4, 3)
         if not size:
-            sys.exit()
+            links.remove(link)
+            link.close()
+            continue
         request = json.loads(_bytes(link, int.from_bytes(size, "big")))
         told = socket.socket(fileno=files.pop())
         if pid := os.fork():
@@ -271,7 +289,7 @@ def _serve(link: socket.socket) -> tuple[str, bool]:
             continue
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for own in (link, ended, wakes, told, *running.values()):
+        for own in (listener, *links, ended, wakes, told, *running.values()):
             own.close()
         for number, file in enumerate(files, start=1):
             os.dup2(file, number)
@@ -284,6 +302,7 @@ def _serve(link: socket.socket) -> tuple[str, bool]:
         sys.path[:1] = [first, *filter(None, env.get("PYTHONPATH", "").split(os.pathsep))]
         sys.argv[:] = [program, *words]
         return program, is_script
+    sys.exit()
 
 
 def _tell_codes(running: dict[int, socket.socket]) -> None:

@@ -60,6 +60,18 @@ def test_a_forked_command_is_what_a_started_one_is(plugin_site, words):
     assert lines[0][1:] == lines[1][1:]  # 0: the hash
 
 
+def test_workers_share_a_server(tmp_path, monkeypatch):
+    """What has no link yet gets one to the server that runs."""
+    (script := tmp_path / "script.py").write_text("import os\nprint(os.getppid())\n")
+    first = run_rlvr(cwd=tmp_path, program=script).stdout
+    with monkeypatch.context() as other:
+        other.setattr(rlvr_process, "_server", None)
+        second = run_rlvr(cwd=tmp_path, program=script).stdout
+        rlvr_process._end()
+
+    assert first == second == run_rlvr(cwd=tmp_path, program=script).stdout
+
+
 def test_a_forked_script_is_what_a_started_one_is(tmp_path):
     """Name, words, folder, path and code; what it imports may lie beside it."""
     (script := tmp_path / "script.py").write_text(
