@@ -4,8 +4,8 @@
 A server imports the core, parts of our plugins and what is slow, once for all workers of a run of
 the tests, and forks for each command. The child has its own arguments, folder, environment, output
 and exit, finds and loads the plugins itself, and runs what is registered for its exit. Several
-commands can run at once. Nothing that the server imports may have looked at its environment, or found anything
-out: the child finds all that for itself.
+commands can run at once. Nothing that the server imports may have looked at its environment, or
+found anything out: the child finds all that for itself.
 """
 
 from __future__ import annotations
