@@ -10,6 +10,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 import threading
 from contextlib import suppress
@@ -18,6 +19,7 @@ from types import SimpleNamespace
 
 import pytest
 import structlog
+from rlvr_process import start_rlvr
 
 from rlvr import is_coloured, is_redrawn, log
 from rlvr.cli.output import table
@@ -72,12 +74,14 @@ def on_terminal(code, columns, **environ):
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     kept = {n: v for n, v in os.environ.items() if n not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stderr=its, env={**kept, "TERM": "xterm", **environ}
-    ):
-        os.close(its)
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as script:
+        script.write(code)
+        script.flush()
+        with open(1, "w", closefd=False) as out, open(its, "w") as err:
+            env = {**kept, "TERM": "xterm", **environ}
+            running = start_rlvr(program=Path(script.name), env=env, files=(out, err))
         told = b""
-        with suppress(OSError):  # the end of a terminal reads as an error
+        with running, suppress(OSError):  # the end of a terminal reads as an error
             while read := os.read(ours, 4096):
                 told += read
     os.close(ours)
