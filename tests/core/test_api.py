@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import structlog
-from rlvr_process import run_rlvr
+from rlvr_process import run_rlvr, start_rlvr
 
 import rlvr
 from rlvr.cli import audit, evaluate, run, score
@@ -377,9 +377,8 @@ except rlvr.RunInterruptedError as error:
 @pytest.mark.integration
 def test_ctrl_c_in_a_notebook_writes_a_checkpoint(tmp_path: Path) -> None:
     """The run ends as on the command line, though its loop is in another thread."""
-    cell = subprocess.Popen(
-        [sys.executable, "-c", CELL], cwd=tmp_path, stdout=subprocess.PIPE, text=True
-    )
+    (tmp_path / "cell.py").write_text(CELL)
+    cell = start_rlvr(cwd=tmp_path, program=tmp_path / "cell.py")
     metrics = tmp_path / "run" / "metrics.jsonl"
     until = time.monotonic() + 120
     while not metrics.exists() and time.monotonic() < until and cell.poll() is None:
