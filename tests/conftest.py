@@ -6,12 +6,19 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from attrs import frozen
 from rlvr_process import run_rlvr
+
+LEAN = {"RLVR_RUN__CALLBACKS": "none", "RLVR_VERIFY__STORE": "off"}
+"""
+Options for a command in a process of its own, which no test of a curve or of kept verdicts needs.
+
+To draw the curve and to read the reward's source take longer than all else that a short run does.
+"""
 
 
 @frozen
@@ -19,11 +26,13 @@ class PluginSite:
     """
     A folder on the import path that holds plugins as pip would have installed them.
 
-    Each has a real `dist-info` folder with a real entry point; nothing is patched.
+    Each has a real `dist-info` folder with a real entry point; nothing is patched. Its commands
+    have `options` in their environment.
     """
 
     path: Path
     home: Path
+    options: Mapping[str, str] = LEAN
 
     def add(
         self,
@@ -53,6 +62,7 @@ class PluginSite:
         kept["PYTHONPATH"] = str(self.path)
         kept["RLVR_CACHE_DIR"] = str(self.home / "cache")
         kept["COLUMNS"] = "100"
+        kept |= self.options
         return run_rlvr(*words, cwd=self.home, env={**kept, **environ}, timeout_s=120)
 
 

@@ -13,7 +13,7 @@ import pytest
 from rlvr_process import run_rlvr
 
 from rlvr.cli.main import main
-from tests.conftest import PluginSite
+from tests.conftest import LEAN, PluginSite
 
 Done = subprocess.CompletedProcess[str]
 
@@ -27,7 +27,7 @@ class CallIn(Protocol):
 def _call_in(folder: Path) -> Callable[..., Done]:
     def call(*words: str, env: Mapping[str, str] | None = None, timeout_s: float = 240) -> Done:
         own = {"RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
-        variables = {**os.environ, **own, **(env or {})}
+        variables = {**os.environ, **LEAN, **own, **(env or {})}
         return run_rlvr(*words, cwd=folder, env=variables, timeout_s=timeout_s)
 
     return call
@@ -69,6 +69,8 @@ def rlvr_here(
     """Call `rlvr` in `tmp_path`, in this process; gives back its code and what it said."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    for name, value in LEAN.items():
+        monkeypatch.setenv(name, value)
 
     def call(*words: str) -> tuple[int, str, str]:
         code = main(list(words))
@@ -84,6 +86,8 @@ def site_here(
     """A site on the import path of this process, which is in its empty folder to run in."""
     monkeypatch.chdir(importable_site.home)
     monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
+    for name, value in LEAN.items():
+        monkeypatch.setenv(name, value)
     return importable_site
 
 

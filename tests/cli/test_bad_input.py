@@ -22,6 +22,7 @@ import pytest
 from rlvr_process import Started, start_rlvr
 
 from rlvr.testing import require_tool
+from tests.conftest import LEAN
 
 pytestmark = pytest.mark.integration
 
@@ -322,8 +323,7 @@ def full(one_step: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     sizes = {
         "checkpoint": size + _pages(one_step / "checkpoints") // 2,
         # one step and its checkpoint fit, and half of what the next one samples
-        "trajectories": size + _pages(one_step / "trajectories") // 2
-        - (one_step / "curve.png").stat().st_size,
+        "trajectories": size + _pages(one_step / "trajectories") // 2,
     }  # fmt: skip
     folder = tmp_path_factory.mktemp("full")
     disks: list[str] = []
@@ -336,7 +336,7 @@ def full(one_step: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         ["bwrap", "--dev-bind", "/", "/", *disks, "--chdir", str(folder),
          "sh", "-c", f'"$@"; {left}', "sh", sys.executable, "-c", FULL, *sizes, "run", *TINY],
         capture_output=True, text=True, timeout=240, check=False,
-        env={**os.environ, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, **LEAN, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
     codes, *names = done.stdout.split("====\n")

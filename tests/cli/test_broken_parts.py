@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import attrs
 import pytest
 
 from rlvr.cli.main import main
@@ -344,6 +345,7 @@ class Keyed(RewardFn):
 
 def test_a_reward_that_was_edited_gets_no_verdict_of_before(plugin_site: PluginSite) -> None:
     """Its author's key says nothing of its source; the core's part of the key does."""
+    plugin_site = attrs.evolve(plugin_site, options={})
     plugin_site.add("keyed", KEYED)
     helper = plugin_site.path / "site_helper.py"
     words = ("score", "--plugin", "toy", "--reward", "keyed", "--golden", "--json", "--out", "v")

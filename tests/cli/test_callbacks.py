@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
+import attrs
 import pytest
 
 PLUGIN = """
@@ -63,7 +64,7 @@ SMALL = ("train.problems=2", "sampler.group_size=2", "eval.samples=1", "eval.pro
 def site(plugin_site):
     """A site with a plugin that offers two callbacks."""
     plugin_site.add("noted", PLUGIN)
-    return plugin_site
+    return attrs.evolve(plugin_site, options={"RLVR_VERIFY__STORE": "off"})
 
 
 def trained(site, *words):

@@ -16,6 +16,7 @@ import pytest
 
 from rlvr.cli.main import main
 from rlvr.records.run_directory import RunDir
+from tests.conftest import LEAN
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -262,7 +263,7 @@ UNPRIVILEGED = ("setpriv", "--inh-caps=-all", "--bounding-set=-all")
 
 COMMANDS = (
     ("runs", "show", "r"),
-    ("runs", "compare", "r", "../whole", "--out", "c.png"),
+    ("runs", "compare", "r", "../whole"),
     ("rescore", "r", "--out", "s.jsonl"),
     ("run", "--plugin", "toy", "--algo", "grpo", "--resume", "r", "--steps", "3"),
 )
@@ -297,7 +298,7 @@ def forbidden(
     todo = [(str(run.parent), words) for run in runs for words in COMMANDS]
     first = UNPRIVILEGED if os.geteuid() == 0 else ()
     done = subprocess.run(
-        [*first, sys.executable, "-c", EACH],
+        [*first, sys.executable, "-c", EACH], env={**os.environ, **LEAN},
         input=json.dumps(todo), capture_output=True, text=True, timeout=280, check=False,
     )  # fmt: skip
     for run, name in zip(runs, FORBIDDEN, strict=True):

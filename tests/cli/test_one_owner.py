@@ -16,6 +16,7 @@ import pytest
 from rlvr_process import Started, start_rlvr
 
 from rlvr.records.owner import owned
+from tests.conftest import LEAN
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -29,7 +30,7 @@ TOY = ("run", "--plugin", "toy", "eval.samples=0")
 
 def start(folder: Path, *words: str) -> Started:
     """A command in a process of its own, in `folder`."""
-    env = {**os.environ, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, **LEAN, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
     return start_rlvr(*words, cwd=folder, env=env)
 
 

@@ -168,6 +168,7 @@ def test_a_resume_that_is_refused_leaves_the_record_as_it_was(
     assert main([*RUN, "--out", "r"]) == 0
     before = Path("r/run.json").read_text()
     monkeypatch.setenv("ERROR", "PrerequisiteError")
+    monkeypatch.delenv("RLVR_RUN__CALLBACKS")  # a resumed run would have them, not its own
 
     for when in MOMENTS[:-1]:
         monkeypatch.setenv("WHEN", when)

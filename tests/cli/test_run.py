@@ -14,11 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rlvr_process import Files, Started, start_rlvr
+from rlvr_process import Files, Started, run_rlvr, start_rlvr
 
 from rlvr.concurrency import ending_signals
 from rlvr.testing import require_tool
-from tests.conftest import PluginSite
+from tests.conftest import LEAN, PluginSite
 
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed: pip install rlvr-algos")
@@ -50,11 +50,12 @@ def two_steps(rlvr_in: CallIn, tmp_path_factory: pytest.TempPathFactory) -> tupl
 
 
 @pytest.fixture(scope="module")
-def whole_line(rlvr_in: CallIn, tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
+def whole_line(tmp_path_factory: pytest.TempPathFactory) -> tuple[Done, Path]:
     """A run of GRPO with nothing set but its output, and its folder."""
     folder = tmp_path_factory.mktemp("whole")
     words = ("run", "--plugin", "toy", "--algo", "grpo", "--out", "r", "--json")
-    done = rlvr_in(folder)(*words, timeout_s=300)
+    env = {**os.environ, "RLVR_CACHE_DIR": str(folder / "cache"), "OMP_NUM_THREADS": "1"}
+    done = run_rlvr(*words, cwd=folder, env=env, timeout_s=300)
     assert done.returncode == 0, done.stderr
     return done, folder / "r"
 
@@ -63,7 +64,7 @@ def test_a_run_leaves_everything_the_format_promises(rlvr: Call, tmp_path: Path)
     """run.json, metrics, evaluations, trajectories, events, checkpoints, curve."""
     done = rlvr(
         "run", "--plugin", "toy", "--algo", "grpo", "--steps", "3", "--out", "r", "--json",
-        "checkpoint.every=2",
+        "checkpoint.every=2", "--callback", "curve",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
@@ -107,7 +108,7 @@ def test_what_is_run_is_said_before_the_model_is_loaded(rlvr: Call, tmp_path: Pa
 def start(tmp_path: Path, *words: str, files: Files | None = None) -> Started:
     own = {"RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "TERM": "xterm"}
     words = ("run", "--plugin", "toy", *words)
-    return start_rlvr(*words, cwd=tmp_path, env={**os.environ, **own}, files=files)
+    return start_rlvr(*words, cwd=tmp_path, env={**os.environ, **LEAN, **own}, files=files)
 
 
 def wait_for(file: Path, lines: int = 0) -> None:
@@ -200,12 +201,11 @@ def test_resume_auto_goes_on_with_the_newest_fitting_run(rlvr: Call, tmp_path: P
 
 
 def test_resume_auto_says_what_the_newest_unfinished_run_has_otherwise(
-    rlvr: Call, tmp_path: Path
+    rlvr: Call, one_step: Path, tmp_path: Path
 ) -> None:
     """Whoever mistyped an option sees it before the new run has cost anything."""
     for name, status in (("a", "stopped"), ("b", "done")):
-        run = ["run", "--plugin", "toy", "--steps", "1", "--out", f"r/{name}", "eval.samples=0"]
-        assert rlvr(*run).returncode == 0
+        shutil.copytree(one_step, tmp_path / "r" / name)
         path = tmp_path / "r" / name / "run.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "status": status}))
     shutil.copytree(tmp_path / "r/a", tmp_path / "r/0")
@@ -267,7 +267,7 @@ ENDLESS = """
 def test_a_second_ctrl_c_stops_at_once(part: str, plugin_site: PluginSite) -> None:
     """Nobody waits for a checkpoint that he does not want, nor for a reward without an end."""
     plugin_site.add("endless", ENDLESS)
-    env = {**os.environ, "PYTHONPATH": str(plugin_site.path), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, **LEAN, "PYTHONPATH": str(plugin_site.path), "OMP_NUM_THREADS": "1"}
     words = ("run", "--plugin", "toy", "--out", "r", "eval.samples=0", part)
     running = start_rlvr(*words, "--steps", "400", cwd=plugin_site.home, env=env)
     is_busy = "reward" in part

@@ -11,6 +11,7 @@ import pytest
 
 from rlvr.cli.main import main
 from rlvr.plugins.resolve import load_object
+from tests.conftest import LEAN
 
 DOCS = Path(__file__).parents[2] / "docs"
 FENCE = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -38,6 +39,8 @@ def test_commands_of_algorithm_pages_run(
     torch = pytest.importorskip("torch", reason="losses speak torch; pip install torch")
     torch.set_num_threads(1)
     monkeypatch.chdir(tmp_path)
+    for name, value in LEAN.items():
+        monkeypatch.setenv(name, value)
     found = commands(DOCS / "algorithms" / f"{page}.md")
 
     assert found

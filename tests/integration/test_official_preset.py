@@ -16,6 +16,7 @@ from rlvr_process import run_rlvr
 
 from rlvr.cli.main import main
 from rlvr.testing import require_tool, shared_data
+from tests.conftest import LEAN
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed: pip install rlvr-torch")
@@ -33,7 +34,7 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    env = {**os.environ, **LEAN, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     return run_rlvr(*words, cwd=folder, env=env, timeout_s=540)
 
 

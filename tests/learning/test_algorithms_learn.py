@@ -47,7 +47,8 @@ def learned(folder: Path, *arguments: str) -> list[dict[str, float]]:
     code = main(
         [
             "run", "--plugin", "toy", "--steps", "40", "--out", str(folder / "run"),
-            "checkpoint.every=0", "train.problems=8", "train.lr=0.01", *arguments,
+            "checkpoint.every=0", "train.problems=8", "train.lr=0.01", "--callback", "none",
+            *arguments,
         ]
     )  # fmt: skip
     assert code == 0

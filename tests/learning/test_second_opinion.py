@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from rlvr_process import run_rlvr
 
+from tests.conftest import LEAN
+
 pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
 pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
 
@@ -34,7 +36,7 @@ def load() -> Any:
 
 def rlvr(site: Path, *words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A command that must succeed, with the example on its path."""
-    env = {**os.environ, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, **LEAN, "PYTHONPATH": str(site), "OMP_NUM_THREADS": "1"}
     done = run_rlvr(*words, cwd=folder, env=env, timeout_s=600)
     assert done.returncode == 0, done.stderr
     return done
