@@ -15,6 +15,7 @@ from rlvr_process import run_rlvr
 
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.registry import Registry
+from tests.conftest import LEAN
 
 pytestmark = [pytest.mark.slow, pytest.mark.integration, pytest.mark.timeout(600)]
 
@@ -52,7 +53,7 @@ REFUSED = {
 
 def _installed(name: str, module: str, folder: Path, site: Path) -> dict[str, str]:
     """The environment in which the distribution is installed; an example is put there as by pip."""
-    environment = dict(os.environ)
+    environment = {**os.environ, **LEAN}
     try:
         distribution(name)
     except PackageNotFoundError:
