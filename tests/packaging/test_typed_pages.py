@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from attrs import frozen
 
+from tests.packaging.conftest import PIP
+
 pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
 ROOT = Path(__file__).parents[2]
@@ -79,8 +81,9 @@ class Reader:
     Somebody at a shell in an empty folder; `../rlvr` is the clone.
 
     The block with which several pages begin runs once, and so does the one that makes the virtual
-    environment: later pages find what they left, at its own place, as it cannot be moved. A run of
-    more than ten steps has ten: tests/learning shows that such runs learn.
+    environment: later pages find what they left, at its own place, as it cannot be moved. Its pip
+    is this Python's: to unpack one takes as long as the run. A run of more than ten steps has
+    three: tests/learning shows that such runs learn.
     """
 
     def __init__(self, tmp_path: Path, borrowed: Path) -> None:
@@ -133,15 +136,27 @@ class Reader:
                 found = re.search(f"^{pattern}$", printed, re.MULTILINE)
                 assert found, f"the page shows\n{line}\nit was\n{printed}"
             return printed
-        text = LONG.sub("--steps 10", typed.text)
+        text = LONG.sub("--steps 3", typed.text)
         if text.startswith(VENV):
             text = text.replace(VENV, "true", 1)
             if not self.venv.exists():
-                self._shell(VENV)
+                self._shell(f"{VENV} --without-pip")
+                self._lend_pip(self.folder / "try-rlvr")
                 _copy(self.folder / "try-rlvr", self.venv)
             else:
                 _copy(self.venv, self.folder / "try-rlvr")
         return self._shell(text)
+
+    @staticmethod
+    def _lend_pip(venv: Path) -> None:
+        (site,) = venv.glob("lib/*/site-packages")
+        for path in PIP.parent.glob("pip*"):
+            (site / path.name).symlink_to(path)
+        program = venv / "bin/pip"
+        program.write_text(
+            f"#!{venv}/bin/python3\nfrom pip._internal.cli.main import main\nmain()\n"
+        )
+        program.chmod(0o755)
 
     def _shell(self, text: str) -> str:
         # variables and folder stay from block to block, as in one terminal
