@@ -386,3 +386,10 @@ def test_a_second_opinion_that_is_none_names_its_reward(name: str) -> None:
     wanted = "none" if wrong is None else "failed"
     assert found["opinion"] == wanted
     assert wrong is None or "reward rlvr_mine.Mine: second_opinion promised" in found["why"]
+
+
+def test_a_reference_to_another_problem_is_none() -> None:
+    """It says of which problem it is."""
+    task = giving(ToyTask(), "reference", Trajectory(problem_id="else"))
+    with pytest.raises(PartError, match=r"a trajectory of 'else' .*for problem"):
+        reference_of(task, PROBLEM)

@@ -13,7 +13,7 @@ import pytest
 from rlvr import Backend, BuildContext, Checkpoint
 from rlvr.builtin.file_checkpoints import FileCheckpointer, FileCheckpointOptions
 from rlvr.testing import CheckpointerContract
-from tests.testing.conftest import Broken, Faults
+from tests.testing.conftest import Broken, Faults, contract_of
 
 breaks = Faults()
 
@@ -132,6 +132,18 @@ def test_a_slip_in_an_optional_name_is_refused(slip: str) -> None:
         return
     with pytest.raises(TypeError, match="did you mean pin"):
         type("Slipped", (FileCheckpointer,), {slip: lambda self, step: None})
+
+
+def test_what_save_gives_instead_is_said(tmp_path: Path) -> None:
+    """Whoever returns the folder reads what is missing."""
+
+    class GivesAFolder(FileCheckpointer):
+        async def save(self, step: int, state: Mapping[str, Any], backend: Backend) -> Any:
+            return (await super().save(step, state, backend)).path
+
+    contract = contract_of(CheckpointerContract, make_checkpointer=making(GivesAFolder))()
+    with pytest.raises(AssertionError, match=r"save gave a \w*Path, no Checkpoint"):
+        contract.test_load_gives_back_what_was_saved(tmp_path)
 
 
 def test_a_stranger_is_no_checkpointer(broken: Any) -> None:

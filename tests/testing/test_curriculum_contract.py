@@ -10,7 +10,7 @@ import pytest
 
 from rlvr import Curriculum, PassRate, Problem, epochs
 from rlvr.testing import CurriculumContract
-from tests.testing.conftest import Broken, Faults
+from tests.testing.conftest import Broken, Faults, contract_of
 
 breaks = Faults()
 NUMBER = "gives_known_problems_and_as_many_as_asked"
@@ -91,3 +91,28 @@ def test_a_right_curriculum_holds_every_promise(broken: Broken) -> None:
 def test_each_planted_fault_is_found(broken: Broken, curriculum: type, promise: str) -> None:
     """The promise that it breaks is among those that fail."""
     assert promise in broken(CurriculumContract, make_curriculum=curriculum, patience=8)
+
+
+def test_what_a_new_process_has_to_get_again() -> None:
+    """The problems of the first three steps, in their order: `plugins check` compares them."""
+    contract = contract_of(CurriculumContract, make_curriculum=Right)()
+    problems = contract.problems()
+    count = len(contract.repeatable()[0])
+
+    assert contract.repeatable() == [
+        [problem.id for problem in epochs(problems, count, seed=1, step=step)] for step in (0, 1, 2)
+    ]
+    assert count > 1
+
+
+@pytest.mark.parametrize("kind", ["None", "generator"])
+def test_what_is_no_sequence_is_said(kind: str) -> None:
+    """Whoever forgot the `return`, or wrote `yield`, reads what came instead."""
+
+    class Slips(Right):
+        def choose(self, problems: Sequence[Problem], *given: Any, **facts: Any) -> Any:
+            return None if kind == "None" else (problem for problem in problems)
+
+    contract = contract_of(CurriculumContract, make_curriculum=Slips)()
+    with pytest.raises(AssertionError, match=rf"gave .*{kind}.*, no sequence of problems"):
+        contract.test_gives_known_problems_and_as_many_as_asked()

@@ -34,6 +34,13 @@ class ForgetsItsOrder(ToyTask):
         return list(super().problems(split))[:: (-1) ** self.loads]
 
 
+@breaks("loads_the_same_every_time")
+class CountsItsLoads(ForgetsItsOrder):
+    def problems(self, split: str) -> Iterable[Problem]:
+        given = sorted(super().problems(split), key=lambda problem: problem.id)
+        return [attrs.evolve(problem, digest=str(type(self).loads)) for problem in given]
+
+
 @breaks("splits_are_disjoint")
 class LeaksTheTestSplit(ToyTask):
     def problems(self, split: str) -> Iterable[Problem]:
@@ -134,6 +141,35 @@ def test_a_right_task_holds_every_promise(turns: int, broken: Broken) -> None:
 def test_faults_are_found(task: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
     assert promise in broken(TaskContract, make_task=task, make_reward=ToyReward)
+
+
+def test_a_reference_beyond_the_top_is_found(broken: Broken) -> None:
+    """It passes all the same: a training signal outside of its bounds."""
+
+    class Doubled(ToyReward):
+        async def __call__(self, problem: Problem, trajectory: Trajectory) -> Any:
+            verdict = await super().__call__(problem, trajectory)
+            return attrs.evolve(verdict, value=2 * verdict.value)
+
+    found = broken(TaskContract, make_task=ToyTask, make_reward=Doubled, top=1.0)
+
+    assert "reference_earns_the_top" in found
+    assert "reference_earns_the_top" not in broken(
+        TaskContract, make_task=ToyTask, make_reward=Doubled, top=2.0
+    )
+
+
+def test_problems_that_can_be_listed_once_are_told_from_an_empty_split() -> None:
+    """What is to be done differs: a generator is made anew, a split is filled or left out."""
+
+    class Exhausted(ToyTask):
+        def problems(self, split: str) -> Iterable[Problem]:
+            return ()
+
+    for task, said in ((Exhausted, "none is left when problems"), (HasNoTestSplit, "is empty")):
+        contract = contract_of(TaskContract, make_task=task, make_reward=ToyReward)
+        with pytest.raises(AssertionError, match=said):
+            contract().test_each_split_has_problems()
 
 
 def test_a_key_without_the_problem_is_found(broken: Broken) -> None:
