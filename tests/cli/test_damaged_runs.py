@@ -26,7 +26,7 @@ pytestmark = pytest.mark.integration
 RUN = (
     "run", "--plugin", "toy", "--algo", "grpo", "--steps", "2", "--seed", "1", "--out", "whole",
     "eval.samples=1", "eval.every=1", "checkpoint.every=1", "train.problems=2",
-    "sampler.group_size=2", "verify.store=off",
+    "sampler.group_size=2", "verify.store=off", "--callback", "none",
 )  # fmt: skip
 FILES = (
     "run.json", "metrics.jsonl", "eval.jsonl", "trace.jsonl", "events.jsonl",
