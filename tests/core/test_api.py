@@ -25,11 +25,18 @@ import rlvr
 from rlvr.cli import audit, evaluate, run, score
 from rlvr.cli.parser import CommandParser
 from rlvr.concurrency import run_blocking
+from tests.conftest import LEAN
 
 pytest.importorskip("torch", reason="losses speak torch; pip install torch")
 
 ELSEWHERE = {"help", "verbose", "quiet", "debug", "json", "overrides"}
 """Flags about printing, and the `key=value` words, which are `options`."""
+
+
+@pytest.fixture(autouse=True)
+def _lean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in LEAN.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +258,11 @@ FINISHED = rlvr.FinishedRun(directory=Path("r"), steps=1, reports={}, best=None)
         (rlvr.train, {"options": {"train.problems": 10**12}}, "train.problems cannot be"),
         (rlvr.train, {"options": {"torch.threads": 10**12}}, "torch.threads cannot be"),
         (rlvr.score, {"golden": True, "options": {"toy.length": 10**12}}, "toy.length cannot be"),
-        (rlvr.train, {"options": {"curve.file": "c" * 201}}, "curve.file cannot be"),
+        (
+            rlvr.train,
+            {"callbacks": "curve", "options": {"curve.file": "c" * 201}},
+            "curve.file cannot be",
+        ),
         (rlvr.audit, {"mutants": "many"}, "mutants='many'"),
         (rlvr.audit, {"weak": "x"}, "weak='x'"),
     ],
