@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import runpy
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from rlvr_process import run_rlvr
 
 from rlvr import Reward, Segment, Trajectory
+from tests.conftest import LEAN
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "examples" / "grpo_in_one_file.py"
@@ -73,7 +75,7 @@ def test_it_learns(tmp_path: Path) -> None:
     """On the toy task the mean reward of the last steps is well above that of the first."""
     pytest.importorskip("torch", reason="it trains with torch")
     words = ["--plugin", "toy", "--steps", "24", "train.lr=1e-2"]
-    done = run_rlvr(*words, cwd=tmp_path, program=FILE)
+    done = run_rlvr(*words, cwd=tmp_path, program=FILE, env={**os.environ, **LEAN})
     assert done.returncode == 0, done.stderr
     rewards = [float(found) for found in re.findall(r"reward ([\d.]+)", done.stdout)]
 
@@ -95,7 +97,8 @@ def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     assert len(blocks) == 3
     for number, block in enumerate(blocks):
         (tmp_path / "block.py").write_text(block.replace("steps=40", "steps=2"))
-        done = run_rlvr(cwd=tmp_path, program=tmp_path / "block.py")
+        env = {**os.environ, **LEAN}
+        done = run_rlvr(cwd=tmp_path, program=tmp_path / "block.py", env=env)
         assert done.returncode == 0, done.stderr
         lines = done.stdout.splitlines()
         if number == 1:
