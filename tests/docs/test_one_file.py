@@ -125,7 +125,7 @@ def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     assert quick.count(short) == 2
 
     (tmp_path / "quick.py").write_text(quick)
-    done = run_rlvr(cwd=tmp_path, program=tmp_path / "quick.py")
+    done = run_rlvr(cwd=tmp_path, program=tmp_path / "quick.py", forks=False)
 
     assert done.returncode == 0, done.stderr
     run, starter, chance, *problems = done.stdout.splitlines()
