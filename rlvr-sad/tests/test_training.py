@@ -118,7 +118,7 @@ def test_killed_and_resumed_is_as_if_never_killed(bench: Bench) -> None:
     """
     Kill -9 between two steps: the same metrics and weights to the bit, adaptive weights too.
 
-    The straight run is in this process, which has another seed of hashes than those that are forked.
+    The straight run is in this process, whose seed of hashes is not that of the forked ones.
     """
     options = (
         "train.lr=1e-3 train.problems=4 checkpoint.every=2 eval.every=3 distill.weighting=adaptive "
