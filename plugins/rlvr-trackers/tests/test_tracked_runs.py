@@ -64,8 +64,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
     """
     Three steps, then a resume from the checkpoint of step 2 to step 4.
 
-    Step 3 is trained twice, as after a kill between two checkpoints. The run begins in this process,
-    which needs the trackers' libraries for reading, and goes on in another.
+    Step 3 is trained twice, as after a kill between two checkpoints. The run begins in this
+    process, which needs the trackers' libraries for reading, and goes on in another.
     """
     pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
     pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
@@ -88,7 +88,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
     if "wandb" in THERE:  # it reads its environment once, which another test changes
         importlib.import_module("wandb").teardown()
     shutil.rmtree(folder / "here" / "checkpoints" / "step-000003")
-    return Logged(folder / "here", before, _ids(run_rlvr, folder, "--resume", "here", "--steps", "4"))
+    after = _ids(run_rlvr, folder, "--resume", "here", "--steps", "4")
+    return Logged(folder / "here", before, after)
 
 
 def _trackio_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
