@@ -8,26 +8,18 @@ import os
 import re
 import shutil
 import struct
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from attrs import frozen
-from rlvr_here import rlvr_here
 from rlvr_process import run_rlvr
 
 from rlvr_trackers.wandb import _last_step
 
-pytestmark = [
-    *(pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)),
-    # sqlalchemy 2.1 deprecates what MLflow calls
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-]
+pytestmark = [pytest.mark.integration, pytest.mark.slow, pytest.mark.timeout(600)]
 
-Call = Callable[..., "subprocess.CompletedProcess[str]"]
 STEPS = [1, 2, 3, 4]
 SMALL = (
     *("train.problems=2", "sampler.group_size=2", "eval.samples=2", "eval.problems=1"),
@@ -64,8 +56,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
     """
     Three steps, then a resume from the checkpoint of step 2 to step 4.
 
-    Step 3 is trained twice, as after a kill between two checkpoints. The run begins in this
-    process, which needs the trackers' libraries for reading, and goes on in another.
+    Step 3 is trained twice, as after a kill between two checkpoints.
     """
     pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
     pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
@@ -77,35 +68,19 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
     if "mlflow" in THERE:
         options += [f"mlflow.uri=sqlite:///{folder}/mlflow.db", "mlflow.name=first"]
         options += [f"mlflow.artifacts={folder}/artifacts"]
-    with pytest.MonkeyPatch.context() as patch:
-        _trackio_in(folder / "trackio", patch)
-        before = _ids(
-            rlvr_here,
-            folder,
-            *("--plugin", "toy", "--algo", "grpo", "--callback", ",".join(THERE), "--steps", "3"),
-            *("--out", "here", *SMALL, *options),
-        )
-    if "wandb" in THERE:  # it reads its environment once, which another test changes
-        importlib.import_module("wandb").teardown()
+    before = _ids(
+        folder,
+        *("--plugin", "toy", "--algo", "grpo", "--callback", ",".join(THERE), "--steps", "3"),
+        *("--out", "here", *SMALL, *options),
+    )
     shutil.rmtree(folder / "here" / "checkpoints" / "step-000003")
-    after = _ids(run_rlvr, folder, "--resume", "here", "--steps", "4")
-    return Logged(folder / "here", before, after)
+    return Logged(folder / "here", before, _ids(folder, "--resume", "here", "--steps", "4"))
 
 
-def _trackio_in(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    """Trackio reads TRACKIO_DIR when it is imported."""
-    if "trackio" in THERE:
-        patch.setenv("TRACKIO_DIR", str(folder))
-        importlib.import_module("trackio")
-        for name, module in list(sys.modules.items()):
-            if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
-                patch.setattr(module, "TRACKIO_DIR", folder)
-
-
-def _ids(rlvr: Call, folder: Path, *words: str) -> dict[str, str]:
+def _ids(folder: Path, *words: str) -> dict[str, str]:
     """Run; give back each tracker's id of the run."""
     place = {"TRACKIO_DIR": str(folder / "trackio"), "HF_HUB_OFFLINE": "1"}
-    done = rlvr("run", *words, "--json", cwd=folder, env={**os.environ, **place})
+    done = run_rlvr("run", *words, "--json", cwd=folder, env={**os.environ, **place})
     assert done.returncode == 0, done.stderr
     assert "tracker_stopped" not in done.stderr, done.stderr
     for name, said in SEEN.items():
@@ -180,6 +155,8 @@ def _text(event: Any) -> str:
     return str(event.tensor_proto.string_val[0].decode())
 
 
+# sqlalchemy 2.1 deprecates what MLflow calls
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_mlflow(run: Logged) -> None:
     """MLflow's client finds one finished run with metrics, parameters and tables."""
     mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
