@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,12 +42,17 @@ def random_games(rng: random.Random, plies: range) -> Iterator[chess.Board]:
 
 def positions(count: int, seed: int = 1) -> list[str]:
     """FENs of random games, none twice."""
+    return list(_positions(count, seed))
+
+
+@functools.cache
+def _positions(count: int, seed: int) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for board in random_games(random.Random(seed), range(1, 80)):
         found[board.fen()] = None
         if len(found) == count:
             break
-    return list(found)
+    return tuple(found)
 
 
 def script(folder: Path, text: str, name: str = "engine") -> Path:

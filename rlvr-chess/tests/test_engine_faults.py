@@ -21,7 +21,7 @@ from rlvr_chess.engine.process import EngineProcess
 from rlvr_chess.values import ActionValues
 
 FEN = positions(1, seed=9)[0]
-LONG = 500_000
+LONG = 250_000
 """Nodes that take much longer than it takes to find that a search runs."""
 ANSWERS = 'while read -r line; do case "$line" in\nuci) echo "id name Fake"; echo uciok;;\n'
 ANSWERS += "isready) echo readyok;;\nquit) exit;;\n"
@@ -55,7 +55,7 @@ def disturbed(
             search = asyncio.create_task(pool.action_values(FEN))
             hit: set[int] = set()
             while not search.done():
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.01)
                 for pid in searching - hit:
                     if len(hit) < times:
                         hit.add(pid)

@@ -33,7 +33,7 @@ def analyses(fens: list[str], **config: object) -> list[Entry]:
 
 def test_equal_from_pool_to_pool_and_order_to_order(stockfish: Path) -> None:
     """Pools of one and two processes, asked in different orders, give the same to the bit."""
-    fens = positions(40)
+    fens = positions(20)
     shuffled = random.Random(5).sample(fens, len(fens))
     one = dict(zip(fens, analyses(fens, nodes=QUICK, processes=1), strict=True))
     two = dict(zip(shuffled, analyses(shuffled, nodes=QUICK, processes=2), strict=True))
@@ -45,7 +45,7 @@ def test_equal_from_pool_to_pool_and_order_to_order(stockfish: Path) -> None:
 
 def test_opponents_leave_no_trace(stockfish: Path) -> None:
     """Moves played at other settings in between do not change any value."""
-    fens = positions(10, seed=2)
+    fens = positions(6, seed=2)
 
     async def mixed() -> list[Entry]:
         async with EnginePool(EngineConfig(nodes=QUICK, processes=1)) as pool:
@@ -65,7 +65,7 @@ def test_best_move_is_repeatable(stockfish: Path) -> None:
 
     async def moves() -> list[str]:
         async with EnginePool(EngineConfig(processes=2)) as pool:
-            asked = (pool.best_move(fen, nodes=500) for fen in positions(20, seed=3))
+            asked = (pool.best_move(fen, nodes=500) for fen in positions(8, seed=3))
             return list(await asyncio.gather(*asked))
 
     assert asyncio.run(moves()) == asyncio.run(moves())

@@ -54,12 +54,22 @@ COLUMNS = "PuzzleId,FEN,Moves,Rating,RatingDeviation,Popularity,NbPlays,Themes,G
 @functools.cache
 def table(fen: str) -> ActionValues:
     """Values of our own: a mate first, then moves in order, each ten centipawns worse."""
-    mates = sorted(uci for uci in legal_moves(fen) if transition(fen, uci).reward == "1.0")
+    board = chess.Board(fen)
+    mates = sorted(move.uci() for move in board.legal_moves if mates_by(board, move))
     others = sorted(legal_moves(fen) - set(mates))
     moves = [(uci, "mate", 1) for uci in mates]
     return ActionValues(
         fen=fen, moves=[*moves, *((uci, "cp", 300 - 10 * i) for i, uci in enumerate(others))]
     )
+
+
+def mates_by(board: chess.Board, move: chess.Move) -> bool:
+    if not board.gives_check(move):
+        return False
+    board.push(move)
+    is_mate = board.is_checkmate()
+    board.pop()
+    return is_mate
 
 
 @pytest.fixture

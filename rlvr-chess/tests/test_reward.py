@@ -75,7 +75,7 @@ class _Contract(RewardContract):
     options: ClassVar[dict[str, object]] = {}
 
     def make_reward(self) -> RewardFn:
-        return ChessReward(ChessConfig(**self.options), BuildContext())
+        return ChessReward(ChessConfig(**self.options, second_nodes=20_000), BuildContext())
 
 
 class TestPolicyContract(_Contract):

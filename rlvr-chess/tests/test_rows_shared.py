@@ -14,11 +14,12 @@ _SUITES = {"wac": 207, "ecm": 128, "arasan2024": 148, "iq4": 137, "bt2630": 25, 
 _SUITES |= {"pet": 30, "sts_v6": 858, "bratko_kopec": 15}
 
 
+@pytest.mark.one_of(99, "puzzles", "endgames", "wac", "bt2630", "eet", "pet", "bratko")
 @pytest.mark.parametrize(
     ("name", "kind", "count"),
     [
-        ("env_transitions.jsonl", EnvironmentStep, 3645),
         ("policy_action_values.jsonl", PolicyPosition, 700),
+        ("env_transitions.jsonl", EnvironmentStep, 3645),
         ("puzzles_lichess.csv", Solution, 1393),
         ("stalemate_zone.fen", PolicyPosition, 487),
         ("endgames.fen", PolicyPosition, 1774),

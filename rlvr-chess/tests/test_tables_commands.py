@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,12 +27,22 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a table of `FENS` that the command built, its data set and its cache."""
+    folder = tmp_path_factory.mktemp("built")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLVR_CACHE_DIR", str(folder / "cache"))
+        out = ["--out", str(folder / "table.jsonl.gz")]
+        build_table(["--dataset", str(dataset(folder)), *out, *NODES])
+    return folder
+
+
 @pytest.fixture
-def table(stockfish: Path, tmp_path: Path) -> Path:
-    """A table of `FENS`, built by the command."""
-    out = tmp_path / "table.jsonl.gz"
-    build_table(["--dataset", str(dataset(tmp_path)), "--out", str(out), *NODES])
-    return out
+def table(stockfish: Path, built: Path, tmp_path: Path) -> Path:
+    """The table with what belongs to it, in this test's folder."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "table.jsonl.gz"
 
 
 def dataset(folder: Path, fens: list[str] = FENS) -> Path:
@@ -113,14 +124,13 @@ def test_dead_engine_stops_the_build(stockfish: Path, tmp_path: Path) -> None:
     assert not out.exists()
 
 
-def test_engine_that_ends_often_is_only_slow(stockfish: Path, tmp_path: Path) -> None:
+def test_engine_that_ends_often_is_only_slow(stockfish: Path, table: Path, tmp_path: Path) -> None:
     """An engine that ends after a few searches each time is started again and again."""
     engine = script(tmp_path, f"sed -u 16q | {stockfish}\n")
-    out, plain = tmp_path / "table.jsonl", tmp_path / "plain.jsonl"
+    out = tmp_path / "often.jsonl"
     data = str(dataset(tmp_path))
     build_table(["--dataset", data, "--out", str(out), "--engine", str(engine), *NODES])
-    build_table(["--dataset", data, "--out", str(plain), *NODES])
-    one, two = read_table(out), read_table(plain)
+    one, two = read_table(out), read_table(table)
     moves = {fen: entry.values.moves for fen, entry in one.entries.items()}
     assert moves == {fen: entry.values.moves for fen, entry in two.entries.items()}
 

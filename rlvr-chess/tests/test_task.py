@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +37,7 @@ def values_of(fen: str) -> list[list[Any]]:
     return [[uci, "cp", 200 - 50 * i] for i, uci in enumerate(moves)]
 
 
+@functools.cache
 def rows() -> list[Any]:
     fens = positions(30, seed=5)
     made: list[Any] = [{"fen": fen, "moves": values_of(fen)} for fen in fens[:15]]

@@ -56,17 +56,17 @@ def everything(path: Path, **options: Any) -> list[Any]:
 @pytest.mark.slow
 def test_workers_give_what_one_process_gives(write: Any, tmp_path: Path) -> None:
     """The same trajectories, tokens and refusals, in the same order; with a cache too."""
-    path = write("a.jsonl", corpus(200))
+    path = write("a.jsonl", corpus(100))
     alone = everything(path)
 
-    assert len(alone) == 200
-    assert sum(isinstance(one, Rejected) for one in alone) == 20
+    assert len(alone) == 100
+    assert sum(isinstance(one, Rejected) for one in alone) == 10
     assert everything(path, workers=2) == alone
     cache = TrajectoryCache(tmp_path / "c.sqlite")
     assert everything(path, workers=1, cache=cache) == alone
-    assert (cache.hits, cache.misses) == (0, 200)
+    assert (cache.hits, cache.misses) == (0, 100)
     assert everything(path, cache=cache) == alone
-    assert cache.hits == 200
+    assert cache.hits == 100
     cache.close()
 
 

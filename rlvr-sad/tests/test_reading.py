@@ -179,22 +179,22 @@ def test_a_single_line_of_200_mb_takes_bounded_memory(tmp_path: Path, write: Any
 @pytest.mark.one_of(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["json", "jsonl"])
-def test_five_thousand_records_are_not_held(tmp_path: Path, write: Any, suffix: str) -> None:
+def test_a_thousand_records_are_not_held(tmp_path: Path, write: Any, suffix: str) -> None:
     """30 MB of records in lines or in one array take a small part of that."""
     words = "all work and no play " * 100
     path = tmp_path / f"many.{suffix}"
     separator, around = ("\n", ("", "\n")) if suffix == "jsonl" else (",\n", ("[", "]"))
     with path.open("w") as file:
         file.write(around[0])
-        for n in range(5_000):
-            chat = [CHAT[0], {"role": "assistant", "content": f"{n} {words * 3}"}]
+        for n in range(1_000):
+            chat = [CHAT[0], {"role": "assistant", "content": f"{n} {words * 15}"}]
             file.write((separator if n else "") + json.dumps({"messages": chat}))
         file.write(around[1])
     assert path.stat().st_size > 30_000_000
 
     mib, kinds = peak_mib(path, write("small.jsonl", LINE))
 
-    assert kinds == "{'AgentTrajectory': 5000}"
+    assert kinds == "{'AgentTrajectory': 1000}"
     assert mib < 20
 
 

@@ -289,14 +289,14 @@ def check(render: Callable[[Run], Any], run: Run) -> None:
 
 
 @pytest.mark.parametrize("render", RENDERERS, ids=lambda r: r.__name__)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(run=RUNS)
 def test_what_is_rendered_is_read_back(render: Callable[[Run], Any], run: Run) -> None:
     """For every format: the same thoughts, actions and observations, in order, nothing else."""
     check(render, run)
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(run=ONE_LINE)
 def test_a_text_game_is_read_back(run: Run) -> None:
     """The same where a thought is one line."""

@@ -201,7 +201,7 @@ def related(named: list[tuple[str, str, str, str]]) -> list[list[bool]]:
     return reach
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(NAMED, max_size=12), st.floats(0.01, 0.99), st.randoms(use_true_random=False))
 def test_tasks_are_what_the_rule_says(named: Any, share: float, rng: Any) -> None:
     """

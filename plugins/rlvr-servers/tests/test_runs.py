@@ -53,6 +53,7 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.one_of(3)
 @pytest.mark.parametrize("kind", ["vllm", "sglang", "echo"])
 def test_a_served_teacher_teaches(
     rlvr: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str
@@ -211,6 +212,7 @@ def test_a_server_that_keeps_its_weights_ends_the_run(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 def test_a_server_draws_where_steps_overlap(
     drawn: Call, double: Start, toy_model: Path, tmp_path: Path, kind: str

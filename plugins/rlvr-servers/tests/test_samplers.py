@@ -375,7 +375,7 @@ def test_a_weight_sync_that_did_not_arrive_is_found_out(
         student().run(server, 2)
 
 
-@pytest.mark.one_of(4, "never-sglang")
+@pytest.mark.one_of(8, "once-sglang")
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 @pytest.mark.parametrize("fault", ["never", "late", "once", "healthy"])
 def test_a_sync_that_is_lost_at_a_small_learning_rate_is_found_out(

@@ -635,5 +635,6 @@ class TestSglangTeacher(_Contract):
     kind = "sglang"
 
 
+@pytest.mark.thorough
 class TestEchoTeacher(_Contract):
     kind = "echo"

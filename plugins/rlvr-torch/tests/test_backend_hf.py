@@ -45,10 +45,12 @@ class _OfFamily(BackendContract):
         return build(self._directory, self.config)
 
 
+@pytest.mark.thorough
 class TestLlama(_OfFamily):
     """All weights of a Llama, bit for bit after save and load."""
 
 
+@pytest.mark.thorough
 class TestGemma2(_OfFamily):
     """Tied, scaled embeddings, windows, soft-capped scores and logits."""
 

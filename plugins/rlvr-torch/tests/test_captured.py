@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -145,7 +145,7 @@ def test_replays_draw_what_the_plain_engine_draws(net, make_hf, family):
     """With all settings mixed, rows joining and leaving, other prompts in each generation."""
     made = net if family == "ours" else load_net(str(make_hf(family)))
     engine, capture = captured(made)
-    for seed in range(3):
+    for seed in range(2):
         requests = requests_of(12, seed)
         same(engine.generate(requests), Engine(made, NoEnd()).generate(requests))
     assert capture.replays > 30
@@ -204,6 +204,7 @@ def test_a_replay_reads_and_writes_memory_that_stays(net):
 
 
 @given(data=st.data())
+@settings(max_examples=50)
 def test_a_page_is_one_rows(data):
     """Whatever rows grow, move, end and begin anew: no page is lost, and none is two rows'."""
     pages, ages, count = Pages(torch.device("cpu"), Capture().send), {}, 6
@@ -273,7 +274,7 @@ def test_the_host_tells_pages_without_waiting(monkeypatch):
 def test_new_weights_are_seen_by_replays(net):
     """Weights that are changed in place need no new capture; those that lie elsewhere do."""
     engine, capture = captured(net)
-    requests = requests_of(12, most=40)
+    requests = requests_of(6, most=20)
     for _ in range(2):
         engine.generate(requests)
     before, once = engine.generate(requests), len(capture.recordings)
@@ -298,18 +299,21 @@ def test_growing_captures_once(net, more):
 
     def generation(count, tokens, prompt):
         text = np.arange(1, prompt + 1)
-        settings = SamplingParams(max_tokens=tokens)
-        requests = [GenerateRequest(prompt=text, params=settings, seed=i) for i in range(count)]
-        same(engine.generate(requests), Engine(net, NoEnd()).generate(requests))
+        params = SamplingParams(max_tokens=tokens)
+        requests = [GenerateRequest(prompt=text, params=params, seed=i) for i in range(count)]
+        load = count, tokens, prompt
+        plain[load] = plain.get(load) or Engine(net, NoEnd()).generate(requests)
+        same(engine.generate(requests), plain[load])
         return len(capture.recordings)
 
-    small = [generation(4, 20, 5) for _ in range(3)]
+    plain = {}
+    small = [generation(4, 20, 5) for _ in range(2)]
     assert small[0] == small[-1] == 1
     grown = {"rows": (16, 20, 5), "slots": (4, 250, 5), "prompt": (4, 20, 40)}[more]
     generation(*grown), generation(4, 20, 5)  # what was captured before lies elsewhere now
     settled = generation(*grown)
     assert settled <= 4
-    assert [generation(*load) for load in (grown, (4, 20, 5)) * 2] == [settled] * 4
+    assert [generation(*load) for load in ((4, 20, 5), grown)] == [settled] * 2
 
 
 def joined(engine, requests, rng, dropped=()):
@@ -333,9 +337,9 @@ def joined(engine, requests, rng, dropped=()):
     return [bits(sequence.completion) for sequence in told]
 
 
-@pytest.mark.one_of(3, "100-stop1")
-@pytest.mark.parametrize("stop", [(), ("c", "fb")])
-@pytest.mark.parametrize("rows", [3, 8, 100])
+@pytest.mark.one_of(6, "100-stop0")
+@pytest.mark.parametrize("stop", [("c", "fb"), ()])
+@pytest.mark.parametrize("rows", [8, 3, 100])
 def test_reading_a_pass_late_changes_no_bit(net, stop, rows):
     """Ends, stop texts, lengths, rows that join and are dropped: as if each pass were read."""
     requests = requests_of(14, 3, prompts=4, stop=stop)

@@ -429,6 +429,7 @@ def test_adapters_go_beside_the_language_model(make_vision, image_processor):
         backend_of(make_vision("llava"), attrs.evolve(lora, vision="trained"))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("rank", [0, 2])
 def test_a_checkpoint_goes_on_bit_for_bit_and_sees(make_vision, image_processor, tmp_path, rank):
     """Saved after two steps and loaded elsewhere: the same third step; an export has eyes."""
@@ -455,7 +456,8 @@ def test_a_checkpoint_goes_on_bit_for_bit_and_sees(make_vision, image_processor,
     torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("vision", ["frozen", "trained"])
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize("vision", ["trained", "frozen"])
 def test_copies_of_weights_see_the_same(make_vision, image_processor, vision):
     """In bfloat16, two updates: the bits of autocast, in the vision tower too."""
     config = attrs.evolve(CPU, dtype="bfloat16", vision=vision)
@@ -567,6 +569,7 @@ def test_data_with_pictures_share_no_prompt(image_processor):
     assert microbatches(data, length) != microbatches(text, length)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("rank", [0, 2])
 def test_bfloat16_sees_nearly_the_same(make_vision, image_processor, rank):
     """Products in bfloat16, weights too beside adapters."""

@@ -210,7 +210,7 @@ asked = st.builds(
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(groups=groups, asked=asked, has_sinks=st.booleans(), is_half=st.booleans())
 def test_values_and_gradients_are_those_of_the_dense_mask(
     kernel, groups, asked, has_sinks, is_half

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
+from rlvr_process import run_rlvr
 
 from rlvr import ExitCode, PrerequisiteError
 from rlvr.testing import PluginContract
@@ -22,17 +20,16 @@ class TestContract(PluginContract):
     heavy = (*HEAVY, "numpy", "tokenizers", "safetensors")
 
 
-def test_transformers_waits_until_it_is_needed():
+def test_transformers_waits_until_it_is_needed(tmp_path):
     """A run of a `gpt2:` model never pays for importing transformers or peft."""
-    code = (
+    program = tmp_path / "opened.py"
+    program.write_text(
         "import sys; from rlvr_torch.models.source import ModelSource; "
         "ModelSource.parse('gpt2:new').net(257); "
         "print({'transformers', 'peft'} & {*sys.modules})"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
-    )
-    assert done.stdout.strip() == "set()"
+    done = run_rlvr(program=program, cwd=tmp_path)
+    assert done.stdout.strip() == "set()", done.stderr
 
 
 def test_out_of_memory_is_explained():

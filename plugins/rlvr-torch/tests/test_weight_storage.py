@@ -71,7 +71,7 @@ async def draw(backend):
     return drawn.tokens.tolist(), drawn.logprobs.tolist()
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(13, "gpt_oss", "dora")
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_compute_what_autocast_computes(kind, make_hf, data):
     """Losses, gradients' norms, weights, logprobs and draws after three updates: to the bit."""
@@ -152,6 +152,7 @@ def flat(backend):
     return [torch.cat([value.detach().flatten() for value in values]) for values in pairs]
 
 
+@pytest.mark.one_of(4, "gpt2", "llama lora")
 @pytest.mark.parametrize("kind", ["own", "gpt2", "llama", "llama lora"])
 def test_copies_are_those_of_the_weights(kind, make_hf, data, tmp_path):
     """After each update, after a skipped one, and after a resume, which goes on to the bit."""

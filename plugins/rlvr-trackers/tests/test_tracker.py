@@ -10,6 +10,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -788,13 +789,21 @@ class TestTensorBoard(Contract):
 # sqlalchemy 2.1 deprecates what MLflow calls
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 class TestMLflow(Contract):
+    @pytest.fixture(scope="class")
+    def empty(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """A database that has MLflow's tables, which take it a second to make."""
+        mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+        file = tmp_path_factory.mktemp("mlflow") / "empty.db"
+        mlflow.MlflowClient(f"sqlite:///{file}").get_experiment_by_name("none")
+        return file
+
     @pytest.fixture(autouse=True)
-    def _closes_its_runs(self, tmp_path: Path) -> Iterator[None]:
+    def _closes_its_runs(self, empty: Path, tmp_path: Path) -> Iterator[None]:
+        shutil.copy(empty, tmp_path / "kept.db")
         yield
-        if (file := tmp_path / "kept.db").exists():
-            with closing(sqlite3.connect(file)) as database:
-                states = {state for (state,) in database.execute("SELECT status FROM runs")}
-            assert states <= {"FINISHED", "KILLED", "FAILED"}
+        with closing(sqlite3.connect(tmp_path / "kept.db")) as database:
+            states = {state for (state,) in database.execute("SELECT status FROM runs")}
+        assert states <= {"FINISHED", "KILLED", "FAILED"}
 
     def make_callback(self, directory: Path) -> Tracker:
         pytest.importorskip("mlflow", reason="MLflow is not installed")

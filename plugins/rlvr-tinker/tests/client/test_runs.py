@@ -73,11 +73,11 @@ def numbers(run: Path) -> list[float]:
 
 @pytest.fixture(scope="module")
 def whole_run(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of four steps that nothing disturbed."""
+    """A run of three steps that nothing disturbed, in this process."""
     folder = tmp_path_factory.mktemp("whole")
     Faults(running.url).set()
     env = {**environment(running), "RLVR_CACHE_DIR": str(folder / "cache")}
-    done = run_rlvr(*RUN, "--steps", "4", "checkpoint.every=1", cwd=folder, env=env, timeout_s=500)
+    done = rlvr_here(*RUN, "--steps", "3", "checkpoint.every=1", cwd=folder, env=env)
     assert done.returncode == 0, done.stderr
     return folder / "run"
 
@@ -88,9 +88,9 @@ def test_a_run_leaves_what_a_local_one_leaves(whole_run: Path, rlvr: Rlvr) -> No
     usage = json.loads((whole_run / "tinker-usage.json").read_text())
     kept = sorted(path.name for path in (whole_run / "checkpoints").iterdir())
 
-    assert [step["step"] for step in steps] == [1, 2, 3, 4]
+    assert [step["step"] for step in steps] == [1, 2, 3]
     assert all(step["grad/norm"] >= 0 and step["parity/max"] < 1e-4 for step in steps)
-    assert kept == ["step-000003", "step-000004"]
+    assert kept == ["step-000002", "step-000003"]
     assert usage["sampled"] == sum(step["sampler/tokens"] for step in steps)
     assert usage["trained"] > usage["sampled"]
     done = rlvr("tinker", "cost", str(whole_run), "--json")
@@ -102,7 +102,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(
 ) -> None:
     """`kill -9` of the client in the middle, then --resume: the same losses to the end."""
     Faults(running.url).set()
-    words = [*RUN, "--steps", "4", "checkpoint.every=1"]
+    words = [*RUN, "--steps", "3", "checkpoint.every=1"]
     with start(tmp_path, running, *words) as process:
         until = time.monotonic() + 400
         while not list(tmp_path.glob("run/checkpoints/step-*")):
@@ -111,7 +111,7 @@ def test_a_killed_run_goes_on_as_if_it_had_not_been(
             time.sleep(0.05)
         process.send_signal(signal.SIGKILL)
 
-    done = rlvr("run", "--resume", "run", server=running, forks=True)
+    done = rlvr("run", "--resume", "run", server=running)
 
     assert done.returncode == 0, done.stderr
     assert numbers(tmp_path / "run") == pytest.approx(numbers(whole_run))
@@ -164,7 +164,7 @@ def test_a_killed_server_is_survived(whole_run: Path, model_dir: Path, tmp_path:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     state = tmp_path / "state"
-    words = [*RUN, "--steps", "4", "checkpoint.every=1", "tinker.timeout_s=60"]
+    words = [*RUN, "--steps", "3", "checkpoint.every=1", "tinker.timeout_s=60"]
     with at_port(model_dir, state, port, "--faults") as server:
         Faults(server.url).set({"on": "optim_step", "do": "kill", "after": 2})
         with start(tmp_path, server, *words) as process:
@@ -235,10 +235,10 @@ def test_a_run_at_a_lagging_policy(rlvr: Rlvr, running: Running, tmp_path: Path)
     """Sampling goes on while training does: each batch with the weights it began with."""
     Faults(running.url).set()
 
-    done = rlvr(*RUN, "--steps", "4", "--max-staleness", "2", server=running)
+    done = rlvr(*RUN, "--steps", "3", "--max-staleness", "2", server=running)
 
     assert done.returncode == 0, done.stderr
-    assert len(metrics(tmp_path / "run")) == 4
+    assert len(metrics(tmp_path / "run")) == 3
 
 
 @pytest.mark.thorough
@@ -247,9 +247,9 @@ def test_two_runs_at_one_server(
 ) -> None:
     """Each has a session of its own: neither changes the other."""
     Faults(running.url).set()
-    words = [*RUN, "--steps", "4", "--seed", "2", "checkpoint.every=1"]
+    words = [*RUN, "--steps", "3", "--seed", "2", "checkpoint.every=1"]
     with start(tmp_path, running, *words[:-1], "--out", "other") as other:
-        done = rlvr(*RUN, "--steps", "4", "checkpoint.every=1", server=running)
+        done = rlvr(*RUN, "--steps", "3", "checkpoint.every=1", server=running)
 
     assert done.returncode == 0, done.stderr
     assert other.returncode == 0
