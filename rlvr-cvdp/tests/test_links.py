@@ -47,6 +47,7 @@ def harness(bench, body: str, **files: str) -> dict[str, str]:
     return {"src/test_runner.py": bench.runner + test, **files}
 
 
+@pytest.mark.one_of(3)
 @in_each_sandbox
 @pytest.mark.integration
 def test_a_folder_that_became_a_link_is_not_written_through(bench, outside):

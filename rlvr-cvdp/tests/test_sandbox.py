@@ -88,6 +88,8 @@ def test_work_on_files_holds_no_event_loop_and_ends_before_a_cancellation_goes_o
     assert ticks == [True] * 3
 
 
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_slots_files_are_written_beside_the_event_loop(bench, monkeypatch):
     """A verification's tree is written, and its slot emptied, in a thread."""
     where = []

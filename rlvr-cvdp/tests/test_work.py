@@ -293,7 +293,8 @@ def test_a_long_loop_of_constants_costs_few_seconds(bench, monkeypatch):
     assert [name for name, _ in asked].count("/rlvr/real/yosys") == 2
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_changed_design_counts(bench):
     """Beside the given design a wrong one is paid for its stages, and a right one in full."""
     problem = bench.problem(context={"rtl/inc.sv": GIVEN})
