@@ -56,6 +56,7 @@ FORGED = {
 }
 
 
+@pytest.mark.one_of(2, "written memory", "continuous")
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_results_earn_nothing(bench, name):
     """A simulation that could write a file never runs, however the call is hidden."""
@@ -65,6 +66,7 @@ def test_forged_results_earn_nothing(bench, name):
     assert set(reward.components.values()) == {0.0}
 
 
+@pytest.mark.one_of(2, "$finish_and_return", "$system")
 @pytest.mark.parametrize(
     ("body", "found"),
     [
@@ -144,6 +146,7 @@ def test_a_design_cannot_tell_the_harness_by_its_plusargs(bench, question):
     assert bench.rtl(design, asked).score01 == 1.0
 
 
+@pytest.mark.one_of(4, f"vector-{PLACE}")
 @pytest.mark.parametrize("over", [PLACE, "/code/rundir/sim_build/sim.vvp", "/rlvr/out/launches"])
 @pytest.mark.parametrize("kind", ["string", "computed", "vector"])
 def test_waves_over_a_file_of_the_verdict_reach_nothing(bench, over, kind):
@@ -159,6 +162,7 @@ def test_waves_over_a_file_of_the_verdict_reach_nothing(bench, over, kind):
     assert bench.rtl(wrong(body)).score01 == 0.0
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("task", ["$finish;", "$finish(0);", "$fatal;", "$stop;"])
 def test_ending_early_is_no_pass(bench, task):
     """Ending the simulation before the tests do fails them."""
@@ -296,6 +300,7 @@ def test_spy():
     assert bench.rtl(bench.right, problem).score01 == 1.0
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.places("fresh", "warm")
 def test_what_is_hidden_is_covered(bench):
     """Files of this machine that hold solutions cannot be read, though their folder is visible."""
@@ -328,6 +333,8 @@ assert open({str(file)!r}).read() == ""
         assert is_covered == bool(hidden), outcome.evidence
 
 
+@pytest.mark.one_of(4, "docker")
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_no_network(bench):
     """A sandbox has no network but its own loopback."""
     spy = """

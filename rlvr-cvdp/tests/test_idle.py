@@ -106,9 +106,10 @@ DEEDS = {
 }
 
 
-@pytest.mark.one_of(4, "warm")
+@pytest.mark.one_of(4, "rootfs")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
     """However a verification ends: where a known answer comes to a verdict, the answer is wrong."""
     cases = [(deed, known) for deed in DEEDS for known in ("reference", "nothing")]
