@@ -346,25 +346,27 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     Of a test with many cases, each case runs in one sandbox: every case and every sandbox.
 
-    The cases take one sandbox after the other, those that are made for each command every seventh
-    time from the fifth case on: they take four times the processor time.
+    A file's cases take one sandbox after the other, those that are made for each command the
+    first and then every thirteenth time: they take four times the processor time.
     `RLVR_ALL_PLACES=1` runs each case in each sandbox, as the marker `every_place` asks for.
     """
     if os.environ.get("RLVR_ALL_PLACES"):
         return
-    cases: dict[object, dict[object, list[pytest.Item]]] = {}
+    cases: dict[Path, dict[object, list[pytest.Item]]] = {}
     for item in items:
         found = getattr(item, "callspec", None)
         if found is None or "place" not in found.params or len(found.params) == 1:
             continue
         if not item.get_closest_marker("every_place"):
-            case = found.id.replace(found.params["place"], "", 1)
-            cases.setdefault(item.function, {}).setdefault(case, []).append(item)
+            case = item.function, found.id.replace(found.params["place"], "", 1)
+            cases.setdefault(item.path, {}).setdefault(case, []).append(item)
     left_out = []
     for known in cases.values():
-        for number, items_of_case in enumerate(known.values()):
+        many = [items_of_case for items_of_case in known.values() if len(items_of_case) > 1]
+        for number, items_of_case in enumerate(many):
             warm = [item for item in items_of_case if item.callspec.params["place"] != "fresh"]
-            kept = [*items_of_case, *([*warm, *items_of_case] * number)][number]
+            in_turn = [*items_of_case, *warm * 3]
+            kept = in_turn[number % len(in_turn)]
             left_out += [item for item in items_of_case if item is not kept]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -396,7 +398,7 @@ def in_turn(request: pytest.FixtureRequest, place: str) -> Callable[[Collection[
     def chosen(cases: Collection[T]) -> list[T]:
         if os.environ.get("RLVR_ALL_PLACES"):
             return list(cases)
-        is_fresh = [n % 7 == 4 and "fresh" in places for n in range(len(cases))]
+        is_fresh = [n % 13 == 4 and "fresh" in places for n in range(len(cases))]
         where = ["fresh" if now else warm[n % len(warm)] for n, now in enumerate(is_fresh)]
         return [case for case, name in zip(cases, where, strict=True) if name == place]
 

@@ -20,6 +20,8 @@ from .conftest import every_value
 ALL = every_value(256)
 ONE = ALL.replace("range(256)", "[0, 1]")
 NONE = ALL.replace("== (a + 1) % 256", ">= 0")
+ONCE = ("--repeats", "1")
+"""For a test that is about other verdicts than those of more seeds."""
 REDUNDANT = """\
 module inc(input [7:0] a, output reg [7:0] y);
   // y <= a + 2
@@ -58,7 +60,7 @@ def test_strong_and_weak_harnesses_are_told_apart(bench, tmp_path):
         with_test(bench, ONE, id="cvdp_copilot_one_0001", targets={"rtl/inc.sv": REDUNDANT}),
         with_test(bench, NONE, id="cvdp_copilot_none_0001"),
     ]
-    strong, weak, blind = audit(tmp_path, *rows, mutants=6).values()
+    strong, weak, blind = audit(tmp_path, *rows, mutants=2, words=ONCE).values()
 
     assert strong["reference"] == "accepted"
     assert (strong["strength"], strong["reasons"]) == (1.0, [])
@@ -105,17 +107,21 @@ def test_what_hangs_on_the_seed_is_flaky(bench, tmp_path, where):
 @pytest.mark.usefixtures("simulator")
 def test_references_of_another_file_and_the_given_text(bench, tmp_path):
     """A data set without solutions is audited with `cvdp.references`; the given text is judged."""
-    row = with_test(
-        bench,
-        ALL,
-        targets={"rtl/inc.sv": ""},
-        context={"rtl/inc.sv": bench.right.replace("8'd1", "8'd2")},
+    row, other = (
+        with_test(
+            bench,
+            ALL,
+            id=f"cvdp_copilot_inc_000{number}",
+            targets={"rtl/inc.sv": ""},
+            context={"rtl/inc.sv": bench.right.replace("8'd1", "8'd2")},
+        )
+        for number in (1, 2)
     )
     solutions = tmp_path / "solutions.jsonl"
     solutions.write_text(json.dumps({"id": row["id"], "files": {"rtl/inc.sv": bench.right}}))
 
-    (without,) = audit(tmp_path, row, mutants=0).values()
-    (found,) = audit(tmp_path, row, mutants=2, words=(f"cvdp.references={solutions}",)).values()
+    words = (*ONCE, f"cvdp.references={solutions}")
+    found, without = audit(tmp_path, row, other, mutants=2, words=words).values()
 
     assert (without["reference"], without["initial"], without["strength"]) == (
         "none", "rejected", None,

@@ -145,7 +145,8 @@ def _spinning(bench, seconds: float):
     return bench.problem(harness={"src/test_inc.py": test})
 
 
-@pytest.mark.one_of(4, "fresh-near", "warm-far")
+@pytest.mark.one_of(4, "near", "far")
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 @pytest.mark.parametrize(
@@ -179,7 +180,7 @@ def test_a_verdict_does_not_depend_on_the_machines_moment(
 @pytest.mark.one_of(2)
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
-@pytest.mark.places("fresh", "warm")
+@pytest.mark.places("warm", "fresh")
 def test_a_limit_is_for_a_service_as_a_whole(bench, place):
     """Three launches that are each within the limit are stopped together."""
     limit_s = 1.5 if place == "fresh" else 0.9  # there Python starts anew each time
@@ -192,9 +193,10 @@ def test_a_limit_is_for_a_service_as_a_whole(bench, place):
     assert bench.rtl(bench.right, bench.problem(harness=harness), **more).score01 == 1.0
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
-@pytest.mark.places("fresh", "warm")
+@pytest.mark.places("warm", "fresh")
 def test_time_that_goes_by_while_others_compute_stops_nobody(bench, monkeypatch):
     """A service that is not given the processor is not out of time: that is no verdict."""
     monkeypatch.setattr(records, "WALL_FACTOR", 1.0)

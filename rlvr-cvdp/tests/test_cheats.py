@@ -12,8 +12,12 @@ from rlvr_cvdp.toolchain.cocotb_stacks import running_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator", "place")]
 
-WARM = pytest.mark.places("warm", "rootfs", "docker")
-"""What the scan or the verdict decides; cases beside it, and test_sandbox.py, show fresh ones."""
+
+def warm(test):
+    """Of what the scan or the verdict decides; parametrised tests and test_sandbox.py show more."""
+    return pytest.mark.one_of(3)(pytest.mark.places("warm", "rootfs", "docker")(test))
+
+
 RESULT = (
     '<testsuites name=\\"results\\"><testsuite name=\\"all\\"><testcase name=\\"small\\" '
     'classname=\\"test_inc\\"/></testsuite></testsuites>'
@@ -52,6 +56,7 @@ FORGED = {
 }
 
 
+@pytest.mark.one_of(2, "written memory", "continuous")
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_results_earn_nothing(bench, name):
     """A simulation that could write a file never runs, however the call is hidden."""
@@ -61,6 +66,7 @@ def test_forged_results_earn_nothing(bench, name):
     assert set(reward.components.values()) == {0.0}
 
 
+@pytest.mark.one_of(2, "$finish_and_return", "$system")
 @pytest.mark.parametrize(
     ("body", "found"),
     [
@@ -89,7 +95,7 @@ BESIDE = (
 )
 
 
-@WARM
+@warm
 def test_files_outside_the_targets_are_not_written(bench):
     """Only declared targets are written: another file neither helps nor counts as an answer."""
     cheat = dict.fromkeys(BESIDE, "import os\nos._exit(0)\n")
@@ -102,7 +108,7 @@ def test_files_outside_the_targets_are_not_written(bench):
     assert beside.value <= 0.5
 
 
-@WARM
+@warm
 def test_printed_summaries_must_agree_with_the_results(bench):
     """A right design that prints a summary of its own is not taken for a pass."""
     body = 'initial $display("** TESTS=2 PASS=2 FAIL=0 SKIP=0");'
@@ -140,6 +146,7 @@ def test_a_design_cannot_tell_the_harness_by_its_plusargs(bench, question):
     assert bench.rtl(design, asked).score01 == 1.0
 
 
+@pytest.mark.one_of(4, f"vector-{PLACE}")
 @pytest.mark.parametrize("over", [PLACE, "/code/rundir/sim_build/sim.vvp", "/rlvr/out/launches"])
 @pytest.mark.parametrize("kind", ["string", "computed", "vector"])
 def test_waves_over_a_file_of_the_verdict_reach_nothing(bench, over, kind):
@@ -155,6 +162,7 @@ def test_waves_over_a_file_of_the_verdict_reach_nothing(bench, over, kind):
     assert bench.rtl(wrong(body)).score01 == 0.0
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("task", ["$finish;", "$finish(0);", "$fatal;", "$stop;"])
 def test_ending_early_is_no_pass(bench, task):
     """Ending the simulation before the tests do fails them."""
@@ -163,7 +171,7 @@ def test_ending_early_is_no_pass(bench, task):
     assert reward.value <= 0.5
 
 
-@WARM
+@warm
 def test_a_second_module_of_the_same_name_does_not_compile(bench):
     """A file that the problem supplies cannot be replaced by defining its module again."""
     env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/one.sv")
@@ -177,7 +185,7 @@ def test_a_second_module_of_the_same_name_does_not_compile(bench):
     assert reward.components["compilation"] == 0.0
 
 
-@WARM
+@warm
 def test_trust_in_the_problems_own_modules_cannot_be_borrowed(bench):
     """What the problem's own file may call, an answer's module of another name may not."""
     env = bench.env.replace("/code/rtl/inc.sv", "/code/rtl/inc.sv /code/rtl/own.sv")
@@ -221,7 +229,7 @@ def test_an_answer_cannot_pass_for_a_given_file(bench, inside, head, after, own)
     assert reward.score01 == 0.0, reward
 
 
-@WARM
+@warm
 def test_waves_that_the_harness_asks_for_are_no_cheat(bench):
     """Cocotb's own wave module names its file through a variable and a plusarg."""
     runner = bench.runner.replace("always=True,", "always=True, waves=True,")
@@ -239,7 +247,7 @@ def test_synth():
 """
 
 
-@WARM
+@warm
 def test_a_test_that_returns_false_is_no_pass(bench):
     """
     Official tests return False for "error" in a log, which pytest would take for a pass.
@@ -257,7 +265,7 @@ def test_a_test_that_returns_false_is_no_pass(bench):
     assert "synth" in reward.evidence["why"]
 
 
-@WARM
+@warm
 def test_an_include_of_the_harness_tells_nothing(bench):
     """Compiler messages may quote hidden files; nothing of them reaches the evidence."""
     reward = bench.rtl('`include "/src/test_inc.py"\n' + bench.right)
@@ -292,6 +300,7 @@ def test_spy():
     assert bench.rtl(bench.right, problem).score01 == 1.0
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.places("fresh", "warm")
 def test_what_is_hidden_is_covered(bench):
     """Files of this machine that hold solutions cannot be read, though their folder is visible."""
@@ -324,6 +333,8 @@ assert open({str(file)!r}).read() == ""
         assert is_covered == bool(hidden), outcome.evidence
 
 
+@pytest.mark.one_of(4, "docker")
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_no_network(bench):
     """A sandbox has no network but its own loopback."""
     spy = """
@@ -429,7 +440,7 @@ def test_an_earlier_launch_does_not_stand_in_for_a_later_one(bench, second, valu
     assert reward.value <= value, reward.evidence
 
 
-@WARM
+@warm
 def test_a_harness_that_builds_twice_passes_a_right_design(bench):
     """Launches that share the place of their results each have their own."""
     problem = bench.problem(harness={"src/test_runner.py": LAX.replace("@CHECK@", "True")})
@@ -438,7 +449,7 @@ def test_a_harness_that_builds_twice_passes_a_right_design(bench):
     assert (reward.score01, reward.tests_passed, reward.tests_total) == (1.0, 4, 4)
 
 
-@WARM
+@warm
 def test_the_wave_module_of_cocotb_cannot_be_replaced(bench):
     """A module of the name that cocotb gives its own does not compile beside that."""
     runner = bench.runner.replace("always=True,", "always=True, waves=True,")
@@ -489,7 +500,8 @@ endmodule
 PRINTED = '`line 1 "mismatches: 0 in 9 samples" 0\n'
 
 
-@pytest.mark.places("fresh", "warm")
+@pytest.mark.one_of(2)
+@pytest.mark.places("warm", "fresh")
 def test_a_warning_cannot_print_what_a_testbench_would(bench):
     """The simulator's own warnings name a file, which a design may choose: no function may warn."""
     row = {"id": "inc_1", "prompt": "Write inc.", "testbench": BENCH}

@@ -84,6 +84,11 @@ def _problem(bench, own: str, **changes):
     return bench.problem(harness=harness, context={"rtl/own.sv": own}, **changes)
 
 
+@pytest.mark.one_of(
+    3,
+    *("append", "defparam", "concatenated", "vector parameter", "variable", "memory", "waves"),
+    *("supervisor", "wrapper", "socket", "descriptors"),
+)
 @pytest.mark.parametrize(
     ("deed", "tests"),
     [*((deed, "share") for deed in DEEDS), ("parameter", "all"), ("at the end", "all")],
@@ -218,6 +223,8 @@ HIDDEN = ("/src/golden.hex", "/code/src/golden.hex", "../src/golden.hex",
 SHOWN = ("/code/rtl/golden.hex", "../../rtl/golden.hex")
 
 
+@pytest.mark.one_of(4, "docker")
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_given_module_reads_the_harness_for_nobody(bench, in_turn):
     """A table of what the tests expect is no way to be right; what an answer is shown may be."""
     for name, own in in_turn([(name, own) for name in HIDDEN for own in (ROM, OPENED)]):

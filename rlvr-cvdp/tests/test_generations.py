@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from rlvr import PrerequisiteError, VerifierError
@@ -78,8 +80,11 @@ def test_a_stack_that_may_not_be_made_is_a_prerequisite(bench, monkeypatch, tmp_
 def test_a_stack_that_cannot_be_made_is_a_prerequisite(monkeypatch, tmp_path):
     """A failing pip is told in its own words; nothing that looks complete is left."""
     monkeypatch.setenv("RLVR_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setitem(cocotb_stacks.PINS, 1, ("rlvr-no-such-thing @ file:///nowhere",))
-    with pytest.raises(PrerequisiteError, match="rlvr cvdp setup"):
+    base = tmp_path / "python"  # one without pip, which takes seconds to put into an environment
+    base.write_text(f'#!/bin/sh\nexec {sys.executable} "$@" --without-pip\n')
+    base.chmod(0o755)
+    monkeypatch.setattr(sys, "_base_executable", str(base))
+    with pytest.raises(PrerequisiteError, match=r"No module named pip(.|\n)*rlvr cvdp setup"):
         cocotb_stacks.provision_stack(1)
     assert cocotb_stacks.managed_stack(1) is None
     monkeypatch.setenv("RLVR_CACHE_DIR", "/proc/nowhere")

@@ -136,6 +136,8 @@ def test_an_answer_may_read_the_problems_own_data(bench, name):
     assert bench.rtl(bench.right.replace(SUM, other), problem).evidence["refused"]
 
 
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_testbench_beside_the_design_does_not_matter(bench):
     """What is never simulated may call what it likes."""
     assert bench.rtl(bench.right + BENCH).score01 == 1.0
@@ -148,6 +150,8 @@ def test_what_the_simulator_lacks_is_wrong_but_no_cheat(bench, body):
     assert (reward.score01, reward.value) == (0.0, 0.5), reward.evidence
 
 
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_an_include_from_the_folder_of_the_build_is_found(bench):
     """The check before the harness compiles elsewhere: a file that it misses decides nothing."""
     problem = bench.problem(context={"rtl/one.vh": "`define ONE 8'd1\n"})
@@ -155,6 +159,7 @@ def test_an_include_from_the_folder_of_the_build_is_found(bench):
     assert bench.rtl(design, problem).score01 == 1.0
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.places("fresh", "warm")
 def test_a_python_that_was_called_by_a_winding_path_is_found(bench, monkeypatch):
     """`../.venv/bin/python -m rlvr` judges as any other call: paths in the sandbox are plain."""

@@ -194,7 +194,7 @@ async def hostile(dut):
 """
 
 
-@pytest.mark.one_of(2, "docker")
+@pytest.mark.one_of(4, "docker")
 def test_quick_programs_are_held_in_a_verdict(bench, place, facts, outside):
     """Run by a simulation's Python, none reaches anything but the problem's own files."""
     harness = {"src/test_inc.py": TEST, "src/program.py": all_of(facts)}
@@ -202,7 +202,8 @@ def test_quick_programs_are_held_in_a_verdict(bench, place, facts, outside):
     assert reward.score01 == 1.0, reward.evidence
 
 
-@pytest.mark.one_of(2, "docker")
+@pytest.mark.one_of(4)
+@pytest.mark.places("rootfs", "fresh", "warm", "docker")
 def test_quick_programs_are_held_in_an_agents_tools(bench, place, facts, outside):
     """Run by an agent's own testbench, none reaches anything but the agent's own files."""
     ran, honest = _by_tools(bench, all_of(facts))

@@ -61,10 +61,10 @@ INCLUDES = [text.format(pipe=pipe) for text, pipe in [
 ]]  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
-@pytest.mark.places("warm", "fresh")
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_no_file_to_include_makes_a_verification_fail(bench, in_turn):
     """Whatever the text asks the compiler to read, it comes to a verdict."""
     problem = bench.problem()
@@ -106,9 +106,10 @@ DEEDS = {
 }
 
 
-@pytest.mark.one_of(4, "warm", "docker")
+@pytest.mark.one_of(4, "rootfs")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator")
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
     """However a verification ends: where a known answer comes to a verdict, the answer is wrong."""
     cases = [(deed, known) for deed in DEEDS for known in ("reference", "nothing")]
@@ -129,6 +130,8 @@ def test_what_only_this_answer_brings_about_is_its_own_fault(bench, in_turn):
     assert {each.score01 for each in bench.together(right).values()} == {1.0}
 
 
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 @pytest.mark.integration
 @pytest.mark.usefixtures("simulator", "place")
 def test_a_machine_that_fails_once_costs_no_answer_its_reward(bench, monkeypatch):

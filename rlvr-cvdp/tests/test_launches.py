@@ -109,6 +109,8 @@ with ThreadPoolExecutor(6) as pool:
     assert reward.evidence["services"][0]["launches"] == count
 
 
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_warm_worker_has_loaded_what_each_command_needs(bench):
     """Our pytest plugin is loaded before the fork: no command compiles and rewrites it again."""
     body = """\

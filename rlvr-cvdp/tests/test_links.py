@@ -47,7 +47,9 @@ def harness(bench, body: str, **files: str) -> dict[str, str]:
     return {"src/test_runner.py": bench.runner + test, **files}
 
 
+@pytest.mark.one_of(3)
 @in_each_sandbox
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 @pytest.mark.integration
 def test_a_folder_that_became_a_link_is_not_written_through(bench, outside):
     """The harness leaves links in place of folders and files: the next answer lands in the tree."""
@@ -68,8 +70,9 @@ os.symlink({str(outside / "inc.sv")!r}, "/code/verif/inc.sv")
     assert contents(outside) == before
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4)
 @in_each_sandbox
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 @pytest.mark.integration
 def test_notes_that_lead_out_are_not_read(bench, outside):
     """Links, pipes and folders among the notes hold no result, and keep nobody waiting."""

@@ -7,27 +7,26 @@ import gc
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import warnings
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from docker.errors import NotFound
-from docker_fixture import daemon_pid, start_daemon, stop_daemon
 
 from rlvr import PrerequisiteError, RlvrError, Trajectory, VerifierError
-from rlvr.testing.tools import require_tool
 from rlvr_cvdp.images.daemon import docker_client
-from rlvr_cvdp.images.image import build_image
 from rlvr_cvdp.sandbox.docker import LABEL, owner_prefix, sweep_containers
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
-PID_FILES = ("pid", "exec/containerd/containerd.pid")
 SCORE = [sys.executable, "-m", "rlvr.cli.main", "score", "--plugin", "cvdp", "--rootfs", "host"]
 
 
@@ -157,47 +156,78 @@ def test_processes_that_are_not_seen_from_here_keep_their_containers(other, monk
     assert removed == [here]
 
 
+@contextmanager
+def _relayed(daemon: str, place: Path) -> Iterator[Callable[[], None]]:
+    """A socket that leads to a Docker daemon until what it yields is called: then it is gone."""
+    listener, ends = socket.socket(socket.AF_UNIX), []
+    listener.bind(str(place))
+    listener.listen()
+
+    def copy(source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                target.sendall(data)
+            target.shutdown(socket.SHUT_WR)
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                here, there = listener.accept()[0], socket.socket(socket.AF_UNIX)
+                ends.extend((here, there))
+                there.connect(daemon.removeprefix("unix://"))
+                for pair in ((here, there), (there, here)):
+                    threading.Thread(target=copy, args=pair, daemon=True).start()
+
+    def stop() -> None:
+        place.unlink(missing_ok=True)
+        for end in (listener, *ends):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield stop
+    stop()
+    for end in (listener, *ends):
+        end.close()
+
+
 # docker's client leaves the socket open that a daemon which is gone refuses
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_a_docker_daemon_that_stops_in_the_middle_is_no_verdict(bench, rootfs, monkeypatch):
+def test_a_docker_daemon_that_stops_in_the_middle_is_no_verdict(
+    bench, sim_image, tmp_path, monkeypatch
+):
     """The answer that was being judged could not be judged, nor the next."""
-    require_tool("dockerd", "sudo apt-get install -y docker.io")
-    if os.geteuid() != 0:
-        pytest.skip("only root can start a daemon of its own")
-    folder = start_daemon()
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{folder}/sock")
+    daemon = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock")
     problem = bench.problem()
     loop = bench.right.replace("endmodule", "initial forever begin end\nendmodule")
     endless = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": loop})
     right = Trajectory(problem_id=problem.id, files={"rtl/inc.sv": bench.right})
 
-    async def stop_it(image: str) -> list[type[BaseException]]:
+    async def stop_it(stop: Callable[[], None]) -> tuple[str, list[type[BaseException]]]:
         seen = []
-        options = {"sandbox": "docker", "image": image, "warm": 1, "timeout_s": 60.0}
+        options = {"sandbox": "docker", "image": sim_image, "warm": 1, "timeout_s": 60.0}
         async with bench.reward(**options) as reward:
             assert (await reward(problem, right)).score01 == 1.0
+            inside = reward._sandbox._waiting[0]._process
             task = asyncio.create_task(reward(problem, endless))
-            await asyncio.sleep(1.0)
-            with docker_client() as client:
-                inside = [c.attrs["State"]["Pid"] for c in client.containers.list()]
-            daemon = [daemon_pid(folder, name) for name in PID_FILES]
-            for pid in (*daemon, *inside):  # without a daemon its containers would live on
-                os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.5)
+            stop()
+            os.kill(inside.pid, signal.SIGKILL)  # its containers end with a daemon
             for answer in (task, reward(problem, right)):
                 try:
                     await answer
                 except RlvrError as error:
                     seen.append(type(error))
-        return seen
+        return inside._container.id, seen
 
-    try:
-        image = build_image(root=rootfs)[0]
-        seen = asyncio.run(stop_it(image))
-        assert len(seen) == 2
-        assert set(seen) <= {VerifierError, PrerequisiteError}
-    finally:
-        stop_daemon(folder)
+    with _relayed(daemon, tmp_path / "sock") as stop, monkeypatch.context() as patch:
+        patch.setenv("DOCKER_HOST", f"unix://{tmp_path}/sock")
+        left, seen = asyncio.run(stop_it(stop))
         with warnings.catch_warnings():  # the docker package forgets sockets of a daemon that died
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
+    assert len(seen) == 2
+    assert set(seen) <= {VerifierError, PrerequisiteError}
+    with docker_client() as client:
+        client.api.remove_container(left, force=True)

@@ -208,6 +208,7 @@ def test_a_sample_that_is_not_there(tmp_path, capsys):
     assert "--sample picks a line of --completions" in capsys.readouterr().err
 
 
+@pytest.mark.one_of(3, "docker")
 @pytest.mark.places("fresh", "rootfs", "docker")
 def test_every_sandbox_records(bench, place, tmp_path):
     """Fresh, on a root and in a container: the waveform that the command's warm sandbox leaves."""

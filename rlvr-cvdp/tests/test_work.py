@@ -293,7 +293,8 @@ def test_a_long_loop_of_constants_costs_few_seconds(bench, monkeypatch):
     assert [name for name, _ in asked].count("/rlvr/real/yosys") == 2
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(4)
+@pytest.mark.places("warm", "fresh", "rootfs", "docker")
 def test_a_changed_design_counts(bench):
     """Beside the given design a wrong one is paid for its stages, and a right one in full."""
     problem = bench.problem(context={"rtl/inc.sv": GIVEN})
@@ -350,8 +351,7 @@ def test_stubs_are_counted_and_may_be_paid_less(bench):
     problem = bench.problem()
     for stub in (STUB, STUB.replace("assign y = 0;", ""), STUB.replace("= 0", "= a & 0")):
         assert bench.rtl(stub, problem).value == 0.5
-        for stage, value in (("syntax", 0.3), ("format", 0.1)):
-            assert bench.rtl(stub, problem, stub_stage=stage).value == value
+        assert bench.rtl(stub, problem, stub_stage="format").value == 0.1
     answers = (STUB, WRONG, bench.right)
     rewards = [bench.rtl(text, problem, stub_stage="syntax") for text in answers]
     assert [reward.value for reward in rewards] == [0.3, 0.5, 1.0]
