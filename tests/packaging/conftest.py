@@ -10,9 +10,9 @@ import sysconfig
 import tomllib
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
 from pathlib import Path
 
-import pip
 import pytest
 from packaging.requirements import Requirement
 
@@ -24,7 +24,7 @@ PROJECTS = [
     for path in sorted(ROOT.glob(pattern))
 ]  # fmt: skip
 DISTRIBUTIONS: dict[str, Path] = {project["name"]: project["folder"] for project in PROJECTS}
-PIP = Path(pip.__file__).parent
+PIP = Path(find_spec("pip").origin).parent  # not imported: a test asks for it as if it were not
 """The package; its runner runs it with another Python, which finds nothing else of this one."""
 
 
