@@ -10,7 +10,6 @@ import sysconfig
 import tomllib
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,8 @@ PROJECTS = [
     for path in sorted(ROOT.glob(pattern))
 ]  # fmt: skip
 DISTRIBUTIONS: dict[str, Path] = {project["name"]: project["folder"] for project in PROJECTS}
-PIP = Path(find_spec("pip").origin).parent  # not imported: a test asks for it as if it were not
+# By its record: who asks a finder for pip gets no setuptools later, which compilers import.
+PIP = Path(str(distribution("pip").locate_file("pip")))
 """The package; its runner runs it with another Python, which finds nothing else of this one."""
 
 
