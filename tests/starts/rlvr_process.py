@@ -214,17 +214,21 @@ def _connected(name: str) -> socket.socket:
     """A link to the server of that (abstract) name; who takes the name first starts it."""
     link = socket.socket(socket.AF_UNIX)
     while True:
-        with socket.socket(socket.AF_UNIX) as listener, contextlib.suppress(OSError):
-            listener.bind(name)
-            listener.listen()
-            listener.set_inheritable(True)
-            started = [sys.executable, __file__, str(listener.fileno())]
-            env = {**os.environ, **_THREADS, "PYTHONPATH": ""}
-            null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
-            os.posix_spawn(sys.executable, started, env, file_actions=null)
+        with socket.socket(socket.AF_UNIX) as listener:
+            try:
+                listener.bind(name)
+            except OSError:  # another worker has it
+                pass
+            else:
+                listener.listen()
+                listener.set_inheritable(True)
+                started = [sys.executable, __file__, str(listener.fileno())]
+                env = {**os.environ, **_THREADS, "PYTHONPATH": ""}
+                null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
+                os.posix_spawn(sys.executable, started, env, file_actions=null)
         try:
             link.connect(name)
-        except ConnectionRefusedError:  # another worker's, which does not listen yet or has ended
+        except ConnectionRefusedError:  # it does not listen yet, or has ended
             time.sleep(0.01)
         else:
             return link
