@@ -44,7 +44,7 @@ class FreshSlot:
         collector = Collector(limits.output_mb * MEGABYTE)
         try:
             try:
-                record = await recorder.begin()
+                record = recorder.begin()
                 words = _limits(limits) + _START
                 process = await self._start(argv, working_dir, environment, words)
             except OSError as error:

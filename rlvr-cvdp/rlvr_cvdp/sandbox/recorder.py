@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import struct
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,7 @@ _MOST_BYTES = 16_000_000
 _MOST_TOGETHER = 64_000_000
 _MOST_NOTES = 100_000
 _MOST_SPEAKERS = 200
-_TURNS = 4
-"""Turns of the loop in which asyncio makes a connection of one that it has accepted."""
-# Python 3.13 looks at the path, to remove it: one through a descriptor that is closed by now
-_KEEP_PATH: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+_PIECE = 1 << 18
 _SHAPES: Mapping[str, Mapping[str, type] | type] = {
     "build": {"how": str, "refused": list},
     "launch": {"rc": int, "name": str},
@@ -59,6 +55,7 @@ class Record:
         self.notes: list[Note] = []
         self.is_sound = True
         self.launches = 0
+        self.speakers = 0
         self.room = _MOST_TOGETHER
 
     def of_kind(self, kind: str) -> list[Any]:
@@ -82,31 +79,29 @@ class Recorder:
 
     def __init__(self, folder: Path) -> None:
         self._listener = listen(folder, PLACE)
-        self._server: asyncio.Server | None = None
         self._record = Record()
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._is_closed = False
+        self._connections: dict[asyncio.Task[None], socket.socket] = {}
 
-    async def begin(self) -> Record:
-        """A new record: what is said from now on stands in it."""
-        if self._server is None:
-            self._server = await asyncio.start_unix_server(
-                self._serve, sock=self._listener, **_KEEP_PATH
-            )
+    def begin(self) -> Record:
+        """A new record: what is said from now on, in the running loop, stands in it."""
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
         self._record = Record()
         return self._record
 
-    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self) -> None:
         """Own a connection from the moment it is made: a task may be cancelled before it begins."""
-        if self._is_closed:
-            writer.close()
-        elif len(self._connections) >= _MOST_SPEAKERS:
+        try:
+            speaker, _ = self._listener.accept()
+        except OSError:  # it hung up; or no descriptor is free, and the loop asks again
+            return
+        if len(self._connections) >= _MOST_SPEAKERS:
             self._record.is_sound = False
-            writer.close()
-        else:
-            task = asyncio.ensure_future(_take_down(reader, writer, self._record))
-            self._connections[task] = writer
-            task.add_done_callback(self._hang_up)
+            speaker.close()
+            return
+        speaker.setblocking(False)
+        task = asyncio.ensure_future(_take_down(speaker, self._record))
+        self._connections[task] = speaker
+        task.add_done_callback(self._hang_up)
 
     def _hang_up(self, task: asyncio.Task[None]) -> None:
         self._connections.pop(task).close()
@@ -114,57 +109,48 @@ class Recorder:
             task.result()
 
     async def close(self) -> None:
-        """Listen no more, and hang up all connections, those that are being accepted too."""
-        if self._is_closed:
+        """Listen no more, and hang up all connections."""
+        if self._listener.fileno() < 0:
             return
-        self._is_closed = True
-        try:
-            if self._server is not None:
-                # Closed while asyncio makes a connection, a server leaves its socket open.
-                asyncio.get_running_loop().remove_reader(self._listener)
-                for _ in range(_TURNS):
-                    await asyncio.sleep(0)
-        finally:
-            if self._server is not None:
-                self._server.close()
-            self._listener.close()
-            for task in self._connections:
-                task.cancel()
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
+        for task in self._connections:
+            task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-        await asyncio.sleep(0)  # a transport closes its socket in the turn after
 
 
-async def _take_down(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, record: Record
-) -> None:
-    nonce, number, speaker = os.urandom(_NONCE), 0, id(reader)
-    writer.write(nonce)
-    is_over = False
+async def _take_down(speaker: socket.socket, record: Record) -> None:
+    send = asyncio.get_running_loop().sock_sendall
+    nonce, number, is_over = os.urandom(_NONCE), 0, False
+    record.speakers += 1
+    own = record.speakers
+    await send(speaker, nonce)
     while True:
-        head = await _read(reader, 4)
+        head = await _read(speaker, 4)
         if not head:
             return
         size = struct.unpack("!I", head)[0] if len(head) == 4 else _MOST_BYTES + 1
         record.room -= size
-        text = await _read(reader, size) if size <= _MOST_BYTES and record.room >= 0 else b""
+        text = await _read(speaker, size) if size <= _MOST_BYTES and record.room >= 0 else b""
         note = _note(text, nonce, number) if len(text) == size else None
         if note is None or is_over or len(record.notes) >= _MOST_NOTES:
             record.is_sound = False
             return
         kind, body = note
         is_over = kind == "end"
-        record.notes.append(Note(speaker, kind, body))
+        record.notes.append(Note(own, kind, body))
         record.launches += kind == "launch"
         number += 1
-        writer.write(struct.pack("!I", record.launches))
+        await send(speaker, struct.pack("!I", record.launches))
 
 
-async def _read(reader: asyncio.StreamReader, size: int) -> bytes:
+async def _read(speaker: socket.socket, size: int) -> bytes:
     """So many bytes, fewer at the end."""
-    try:
-        return await reader.readexactly(size)
-    except asyncio.IncompleteReadError as error:
-        return error.partial
+    receive = asyncio.get_running_loop().sock_recv
+    found = bytearray()
+    while len(found) < size and (some := await receive(speaker, min(size - len(found), _PIECE))):
+        found += some
+    return bytes(found)
 
 
 def _note(text: bytes, nonce: bytes, number: int) -> tuple[str, Any] | None:

@@ -103,7 +103,7 @@ class Worker:
             raise VerifierError("the sandbox is gone")
         self.is_usable = False  # until the command has ended in good order
         self._commands += 1
-        record = await self._recorder.begin()
+        record = self._recorder.begin()
         watch = LimitMonitor(self.folder, limits, self._process)
         message = {
             "do": "run",
