@@ -225,7 +225,7 @@ def _connected(name: str) -> socket.socket:
                 started = [sys.executable, __file__, str(listener.fileno())]
                 env = {**os.environ, **_THREADS, "PYTHONPATH": ""}
                 null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
-                os.posix_spawn(sys.executable, started, env, file_actions=null)
+                os.waitpid(os.posix_spawn(sys.executable, started, env, file_actions=null), 0)
         try:
             link.connect(name)
         except ConnectionRefusedError:  # it does not listen yet, or has ended
@@ -342,4 +342,6 @@ def _run(program: str, is_script: bool) -> None:
 
 
 if __name__ == "__main__":
+    if os.fork():  # no child of the worker that starts it: that ends its own, and counts them
+        os._exit(0)
     _run(*_serve(socket.socket(fileno=int(sys.argv[1]))))

@@ -61,7 +61,7 @@ def test_a_forked_command_is_what_a_started_one_is(plugin_site, words):
 
 
 def test_workers_share_a_server(tmp_path, monkeypatch):
-    """What has no link yet gets one to the server that runs."""
+    """What has no link yet gets one to the server that runs, which is the child of none."""
     (script := tmp_path / "script.py").write_text("import os\nprint(os.getppid())\n")
     first = run_rlvr(cwd=tmp_path, program=script).stdout
     with monkeypatch.context() as other:
@@ -70,6 +70,8 @@ def test_workers_share_a_server(tmp_path, monkeypatch):
         rlvr_process._end()
 
     assert first == second == run_rlvr(cwd=tmp_path, program=script).stdout
+    parent = Path(f"/proc/{int(first)}/stat").read_text().rpartition(") ")[2].split()[1]
+    assert int(parent) not in (os.getpid(), os.getppid())
 
 
 def test_a_forked_script_is_what_a_started_one_is(tmp_path):
