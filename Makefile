@@ -45,8 +45,6 @@ linted: # beside the tests it takes half its time: it has one thread
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy examples/rlvr-countdown/rlvr_countdown
-	$(BIN)/mypy examples/rlvr-household/rlvr_household
 	$(BIN)/lint-imports --no-cache
 
 check: setup ## lint, types and the core's quick tests, while one works
