@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rlvr_process import start_rlvr
+
+from tests.conftest import LEAN, PluginSite
 
 Call = Callable[..., "subprocess.CompletedProcess[str]"]
 EVAL = ("eval", "--plugin", "toy", "--completions", "a.jsonl")
@@ -149,3 +155,58 @@ def test_a_file_without_any_answer_is_no_zero(rlvr: Call, tmp_path: Path) -> Non
 
     assert done.returncode == 2
     assert "none for any of the 4 problems" in done.stderr
+
+
+SLOW = """
+    import asyncio, pathlib
+    from rlvr import RewardFn, RewardSpec, hookimpl
+
+    RLVR_API = 1
+
+    class Slow(RewardFn):
+        def __init__(self, *given):
+            pass
+
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *_):
+            pathlib.Path("closed").touch()
+
+        async def __call__(self, problem, trajectory):
+            pathlib.Path("asked").touch()
+            await asyncio.sleep(600)
+
+    @hookimpl
+    def rlvr_rewards():
+        yield RewardSpec(name="slow", target=__name__ + ":Slow", summary="Takes ten minutes")
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [
+        (("eval", "--completions", "a.jsonl"), signal.SIGTERM),
+        (("score", "--golden"), signal.SIGHUP),
+        (("audit",), signal.SIGTERM),
+    ],
+    ids=["eval", "score", "audit"],
+)
+def test_a_signal_closes_what_is_open(
+    words: tuple[str, ...], number: signal.Signals, plugin_site: PluginSite
+) -> None:
+    """A service that is stopped and a terminal that is closed end a command as Ctrl-C does."""
+    plugin_site.add("slow", SLOW)
+    write(plugin_site.home, line("a", "aaaa"))
+    env = {**os.environ, **LEAN, "PYTHONPATH": str(plugin_site.path), "OMP_NUM_THREADS": "1"}
+    words = (*words, "--plugin", "toy", "run.reward=slow")
+    running = start_rlvr(*words, cwd=plugin_site.home, env=env)
+    while not (plugin_site.home / "asked").exists():
+        assert running.poll() is None, running.communicate()
+        time.sleep(0.02)
+    running.send_signal(number)
+    _, said = running.communicate(timeout=60)
+
+    assert running.returncode == 130, said
+    assert said.endswith("rlvr: interrupted (exit 130)\n")
+    assert (plugin_site.home / "closed").exists()

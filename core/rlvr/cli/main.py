@@ -9,6 +9,7 @@ import errno
 import importlib
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -66,6 +67,8 @@ def main(argv: list[str] | None = None) -> int:
         An `ExitCode`, or 141 if the reader of standard output went away.
     """
     words = sys.argv[1:] if argv is None else list(argv)
+    if argv is None:
+        _end_as_ctrl_c()
     _open_streams()
     try:
         with plain_lines():
@@ -90,6 +93,24 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # a bug, unless a plugin knows better
         return _report_bug(error, words)
     return code
+
+
+def _end_as_ctrl_c() -> None:
+    """SIGTERM and a closed terminal do what Ctrl-C does: all that is open is closed."""
+    process = os.getpid()
+
+    def end(number: int, _: object) -> None:
+        if os.getpid() != process:  # a fork that a part made ends as it would
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+        elif signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # a job in the background
+            raise KeyboardInterrupt
+        else:
+            signal.raise_signal(signal.SIGINT)
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, end)
 
 
 def _open_streams() -> None:

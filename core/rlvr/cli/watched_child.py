@@ -107,7 +107,8 @@ class Child:
             os.close(self.pipe)
             self._end_all()
             for number, handler in before.items():
-                signal.signal(number, handler)
+                if not self.is_stopped:  # else a second one, on the way out, says the same
+                    signal.signal(number, handler)
         place = place_in_dump(dump)
         at = f"; it was at {place}" if place else ""
         if self.step and dump.startswith("Timeout"):
