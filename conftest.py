@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
@@ -21,6 +22,9 @@ for _number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(_number, lambda *_: None)
 
 
+# What is set aside below goes when Python ends, else libraries tell of leaks (nanobind).
+atexit.register(gc.unfreeze)
+
 # Tests are collected as millions of objects that stay: looking for garbage finds none.
 gc.disable()
 
@@ -36,11 +40,6 @@ def _lasts() -> None:
     """What is there before a file of tests is not looked at again by each garbage collection."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """What was set aside goes when Python ends, else libraries tell of leaks (nanobind)."""
-    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True)

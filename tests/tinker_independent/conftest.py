@@ -8,13 +8,11 @@ Each test is skipped, with the reason said aloud, where what it needs is not ins
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
 import socket
 import subprocess
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
@@ -24,8 +22,11 @@ from typing import Any
 import pytest
 import rlvr_process
 from attrs import frozen
+from sdk_leftovers import pytest_sessionfinish
 
 from rlvr.builtin.toy import starter
+
+__all__ = ["pytest_sessionfinish"]
 
 ROOT = Path(__file__).parents[2]
 TESTBED = Path(os.environ.get("TINKER_TESTBED", ROOT.parent / "shared/tools/tinker-testbed"))
@@ -197,10 +198,3 @@ def free_port() -> int:
         found.bind(("127.0.0.1", 0))
         port: int = found.getsockname()[1]
         return port
-
-
-def pytest_sessionfinish() -> None:
-    """What the SDK left open is cleared away before pytest takes its last look for such things."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()

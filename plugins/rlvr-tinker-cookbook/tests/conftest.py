@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sdk_leftovers import clear_away, connections_of_the_sdk, pytest_itemcollected
+from sdk_leftovers import connections_of_the_sdk, pytest_itemcollected, pytest_sessionfinish
 
-__all__ = ["connections_of_the_sdk", "pytest_itemcollected"]
+__all__ = ["connections_of_the_sdk", "pytest_itemcollected", "pytest_sessionfinish"]
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
@@ -79,8 +79,3 @@ def saying(model_name: str) -> Callable[..., Any]:
             )
 
     return lambda texts, ends=True: Saying(iter(texts), ends)
-
-
-def pytest_sessionfinish() -> None:
-    """The last look for what was left open comes after this."""
-    clear_away()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sdk_leftovers import clear_away, connections_of_the_sdk, pytest_itemcollected
+from sdk_leftovers import connections_of_the_sdk, pytest_itemcollected, pytest_sessionfinish
 from server_process import Running, started
 
 from rlvr_tinker_server.nets.adapters import AdaptedNet, Shape
@@ -17,7 +17,7 @@ from rlvr_tinker_server.nets.model import Model
 from rlvr_tinker_server.wire import Row
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 
-__all__ = ["connections_of_the_sdk", "pytest_itemcollected"]
+__all__ = ["connections_of_the_sdk", "pytest_itemcollected", "pytest_sessionfinish"]
 
 VOCAB, POSITIONS = 40, 48
 
@@ -88,8 +88,3 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
-
-
-def pytest_sessionfinish() -> None:
-    """The last look for what was left open comes after this."""
-    clear_away()

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from sdk_leftovers import clear_away, connections_of_the_sdk, pytest_itemcollected
+from sdk_leftovers import connections_of_the_sdk, pytest_itemcollected, pytest_sessionfinish
 
-__all__ = ["connections_of_the_sdk", "pytest_itemcollected"]
-
-
-def pytest_sessionfinish() -> None:
-    """The last look for what was left open comes after this."""
-    clear_away()
+__all__ = ["connections_of_the_sdk", "pytest_itemcollected", "pytest_sessionfinish"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -31,3 +32,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """For a conftest: what is found while a test below it runs is no fault of that test."""
     for warning in ("pytest.PytestUnraisableExceptionWarning", "ResourceWarning"):
         item.add_marker(pytest.mark.filterwarnings(f"ignore::{warning}"))
+
+
+_clear_away_once = cache(clear_away)
+
+
+def pytest_sessionfinish() -> None:
+    """For several conftests: the last look for what was left open comes after this."""
+    _clear_away_once()
