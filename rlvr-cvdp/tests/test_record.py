@@ -137,6 +137,46 @@ def test_what_does_not_follow_makes_the_record_unsound(tmp_path, frames):
     assert len(record.notes) <= 1
 
 
+def test_what_was_said_before_hanging_up_counts(tmp_path):
+    """Who does not wait for the answers does not get rid of the notes after them."""
+
+    def speak(inside):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect(inside.PLACE)
+            notes = [inside.pack(inside.read_exactly(sock, 16), 0, "launch", LAUNCH)] * 2
+            sock.sendall(b"".join(notes))
+
+    record = _said(tmp_path, speak)
+    assert not record.is_sound
+    assert len(record.notes) == 1
+
+
+def test_a_connection_waits_for_a_free_descriptor(tmp_path, monkeypatch):
+    """Meanwhile the loop does not ask for one without a pause."""
+    asked = []
+    accept = Recorder._accept
+    monkeypatch.setattr(Recorder, "_accept", lambda self: (asked.append(1), accept(self)))
+    most, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    async def listen(speaker):
+        recorder = Recorder(tmp_path)
+        recorder.begin()
+        speaker.connect(str(tmp_path / "record"))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limit))
+        try:
+            await asyncio.sleep(0.3)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, limit))
+        refused = len(asked)
+        await asyncio.sleep(0.3)
+        await recorder.close()
+        return refused
+
+    with socket.socket(socket.AF_UNIX) as speaker:
+        assert 0 < asyncio.run(listen(speaker)) < 10
+        assert len(speaker.recv(100)) == 16
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [

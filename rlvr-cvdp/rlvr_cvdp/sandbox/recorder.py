@@ -21,6 +21,7 @@ _MOST_TOGETHER = 64_000_000
 _MOST_NOTES = 100_000
 _MOST_SPEAKERS = 200
 _PIECE = 1 << 18
+_PAUSE_S = 0.1
 _SHAPES: Mapping[str, Mapping[str, type] | type] = {
     "build": {"how": str, "refused": list},
     "launch": {"rc": int, "name": str},
@@ -84,15 +85,21 @@ class Recorder:
 
     def begin(self) -> Record:
         """A new record: what is said from now on, in the running loop, stands in it."""
-        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+        self._listen()
         self._record = Record()
         return self._record
+
+    def _listen(self) -> None:
+        if self._listener.fileno() >= 0:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def _accept(self) -> None:
         """Own a connection from the moment it is made: a task may be cancelled before it begins."""
         try:
             speaker, _ = self._listener.accept()
-        except OSError:  # it hung up; or no descriptor is free, and the loop asks again
+        except OSError:  # no descriptor is free
+            asyncio.get_running_loop().remove_reader(self._listener)
+            asyncio.get_running_loop().call_later(_PAUSE_S, self._listen)
             return
         if len(self._connections) >= _MOST_SPEAKERS:
             self._record.is_sound = False
@@ -120,11 +127,10 @@ class Recorder:
 
 
 async def _take_down(speaker: socket.socket, record: Record) -> None:
-    send = asyncio.get_running_loop().sock_sendall
     nonce, number, is_over = os.urandom(_NONCE), 0, False
     record.speakers += 1
     own = record.speakers
-    await send(speaker, nonce)
+    await _answer(speaker, nonce)
     while True:
         head = await _read(speaker, 4)
         if not head:
@@ -141,7 +147,14 @@ async def _take_down(speaker: socket.socket, record: Record) -> None:
         record.notes.append(Note(own, kind, body))
         record.launches += kind == "launch"
         number += 1
-        await send(speaker, struct.pack("!I", record.launches))
+        await _answer(speaker, struct.pack("!I", record.launches))
+        await asyncio.sleep(0)  # a socket that is always ready does not keep the loop
+
+
+async def _answer(speaker: socket.socket, text: bytes) -> None:
+    """What it said counts, also where it did not wait for the answer."""
+    with contextlib.suppress(OSError):
+        await asyncio.get_running_loop().sock_sendall(speaker, text)
 
 
 async def _read(speaker: socket.socket, size: int) -> bytes:
