@@ -216,5 +216,6 @@ def test_parameters_that_may_be_set_from_outside():
         "module m #(parameter A = 4, B = A, localparam C = 2) (input x); parameter D = 1; endmodule"
     )
     assert parameters_of(text, "m") == {"A": 4, "D": 1}
+    assert parameters_of("module m #(parameter A = (1), B = 3);", "m") == {"B": 3}
     for broken in ("parameter W =", "parameter W = 1", "parameter W = 1\u00b2;", ""):
         assert parameters_of(f"module m #({broken}", "m") == {}

@@ -92,7 +92,7 @@ def parameters_of(text: str, module: str) -> dict[str, int]:
     is_open = False
     for place, token in enumerate(found):
         word = token.text
-        if word in ("parameter", "localparam", ";") or (word == ")" and not is_open):
+        if word in ("parameter", "localparam", ";"):  # no bracket: a value may have some
             is_open = word == "parameter"
         after = [one.text for one in found[place + 1 : place + 4]]
         match after:
