@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from attrs import evolve
 
-from rlvr_cvdp.prompts.official import official_prompt
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.prompts.official import official_prompt, prompt_maker
 from rlvr_cvdp.prompts.starter import brief_prompt
 
 
@@ -44,6 +45,15 @@ def test_brief(bench):
     (problem,) = task.problems("all")
     (message,) = problem.prompt
     assert message.content == brief_prompt("Write the module inc: y is a plus 1.", "rtl/inc.sv")
+
+
+def test_the_starter_set_has_the_brief_form_if_no_other_is_asked_for(bench):
+    """`cvdp.prompt=auto` is brief there and official elsewhere; `official` is so on each."""
+    record = bench.problem().payload
+    for asked, is_starter, length in (("auto", True, 1), ("auto", False, 2), ("official", True, 2)):
+        record = evolve(record, is_starter=is_starter)
+        messages = prompt_maker(CvdpConfig(prompt=asked), record)(record)
+        assert len(messages) == length, (asked, is_starter)
 
 
 def test_an_episode_is_one_turn(bench):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from rlvr import Problem, Reward, RewardFn, Trajectory
 from rlvr.testing import require_tool
-from rlvr_cvdp.verify.compile_first import Gate
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.sandbox import Limits
+from rlvr_cvdp.verify.compile_first import Gate, try_compile
 from rlvr_cvdp.verify.compile_only_reward import as_proxy, is_compilable
 
 WRONG = "module inc(input [7:0] a, output [7:0] y);\n  assign y = a;\nendmodule\n"
@@ -64,6 +67,31 @@ def test_the_compiler_has_a_say_or_not() -> None:
     assert not is_compilable(Gate())
     assert is_compilable(Gate(message="its compilation does not end"))
     assert is_compilable(Gate(stage="broken"))
+
+
+@pytest.mark.parametrize(
+    ("rc", "said", "decides"),
+    [
+        (2, "/code/rtl/inc.sv:2: syntax error\nI give up.\n", True),
+        (2, "/code/rtl/inc.sv:1: Include file w.vh not found\n:2: syntax error\n", False),
+        (1, ":2: error: Unknown module type: w\n1 error(s) during elaboration.\n", False),
+        (139, ":2: syntax error\n", False),  # it crashed
+    ],
+)
+def test_only_a_syntax_error_spares_the_harness(
+    bench: Any, rc: int, said: str, decides: bool
+) -> None:
+    """A file to include may lie where the harness compiles, and be none here."""
+
+    class Slot:
+        async def run(self, argv: Any, **_: Any) -> Any:
+            return SimpleNamespace(rc=rc, output=said, stopped="")
+
+    slot: Any = Slot()
+    limits = Limits.of(CvdpConfig())
+    problem: Any = bench.problem().payload
+    gate = asyncio.run(try_compile(problem, slot, limits, with_verilator=False))
+    assert gate.decides is decides
 
 
 def test_the_schedule_switches_to_the_tests_and_back_nowhere(bench: Any) -> None:

@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlvr.testing.tools import require_tool
+from rlvr_cvdp.problem import Service
 from rlvr_cvdp.results.messages import MAX_MESSAGES, read_messages, shown_messages
+from rlvr_cvdp.results.notes import service_messages
 
 ICARUS = """\
 /code/rtl/a.sv:2: syntax error
@@ -116,6 +118,16 @@ def test_yosys():
         ("error", "rtl/b.sv", None, None),
         ("error", "", None, None),
     ]
+
+
+@pytest.mark.parametrize("tool", ["", "verilator", "yosys"])
+def test_output_is_read_as_its_services_tool_writes_it(tool, tmp_path: Path):
+    """A simulation's output is the design's own: there only a failed build is read."""
+    (tmp_path / "sim.build").write_text("/code/rtl/c.sv:2: error: none\n")
+    service = Service(name="s", command=(), tool=tool)
+    messages = service_messages(service, tmp_path, f"/src/t.py::test_a {VERILATOR}{YOSYS}")
+    found = {message.tool: message.file for message in reversed(messages)}
+    assert found == {"iverilog": "rtl/c.sv"} | ({tool: "rtl/b.sv"} if tool else {})
 
 
 @pytest.mark.integration

@@ -232,6 +232,28 @@ class OnlySaysLive(TinyBackend):
     capabilities = Capabilities(eval_loss=True, partial_rollouts=True)
 
 
+class DatedBack(TinyPolicy):
+    async def generate(self, request: GenerateRequest) -> Completion:
+        return attrs.evolve(await super().generate(request), versions=(0,))
+
+
+@breaks("a_live_policy_follows_the_weights")
+class LiveTokensOfOldWeights(Gives):
+    """Follows the weights, and says that the first of them drew its tokens."""
+
+    kind = DatedBack
+    capabilities = Capabilities(eval_loss=True, partial_rollouts=True)
+
+    async def live_policy(self) -> Policy:
+        self._live = await self.policy()
+        return self._live
+
+    async def update(self, data: Sequence[Datum], loss: Loss) -> dict[str, float]:
+        metrics = await super().update(data, loss)
+        vars(self._live).update(vars(await self.policy()))
+        return metrics
+
+
 class Refusing(TinyPolicy):
     """A snapshot that says it refuses once the weights have changed."""
 
