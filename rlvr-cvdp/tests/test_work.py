@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 import pytest
@@ -215,6 +216,25 @@ def test_the_given_design_again_is_no_work(bench, name):
     assert reward.value == 0.0, reward.evidence
     shared = bench.rtl(AGAIN[name], problem, tests="share")
     assert shared.value == 0.0, shared.evidence
+
+
+@pytest.mark.places("warm")
+@pytest.mark.parametrize(
+    ("old", "new", "is_same"),
+    [
+        ("wire", "  wire /* a */", True),
+        ("t", "\\\\else ", True),
+        ("t", "a", False),
+        ("wire", "reg", False),
+        ("8", "9", False),
+    ],
+)
+def test_a_given_design_that_does_not_compile_is_known_by_its_text(bench, old, new, is_same):
+    """Names mean nothing in it, all else does."""
+    given = "module inc(input [7:0] a, output [7:0] y); wire [8:0] t = ; assign y = t; endmodule"
+    text = re.sub(rf"\b{old}\b", new, given)
+    problem = bench.problem(context={"rtl/inc.sv": given}).payload
+    assert work._is_given(problem, "rtl/inc.sv", text, text, code(text)) is is_same
 
 
 @pytest.mark.one_of(4)

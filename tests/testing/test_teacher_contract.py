@@ -84,6 +84,16 @@ class OffByOne(Tiny):
         return np.where(datum.mask, np.roll(row, -1) - 0.01, np.float32(0))
 
 
+@breaks(BEFORE)
+class Forgetful(Tiny):
+    """Knows how likely each token is, and not after which."""
+
+    def told(self, datum: Datum, row: FloatArray) -> FloatArray:
+        shares = np.arange(1, self.tokenizer.vocab_size + 1)
+        every = np.log(shares / shares.sum()).astype(np.float32)
+        return np.where(datum.mask, every[datum.tokens], np.float32(0))
+
+
 @breaks("scores_at_the_temperature_of_the_datum")
 class IgnoresTemperature(Tiny):
     def seen(self, datum: Datum) -> Datum:
