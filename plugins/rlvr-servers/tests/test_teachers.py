@@ -147,14 +147,15 @@ def test_answers_are_not_kept_as_objects(double: Start, byte_model: Path) -> Non
 def test_logprobs_are_those_of_the_actual_tokens(
     double: Start, byte_model: Path, kind: str
 ) -> None:
-    """`logprobs` is `score`'s `actual` at the policy's tokens and 0 elsewhere."""
-    one = datum()
+    """`logprobs` is `score`'s `actual` at the policy's tokens; 0 elsewhere and at a first token."""
+    one, first = datum(), datum(first=0, last=0)
 
-    (values,) = ask(double(kind, byte_model), lambda t: t.logprobs([one]))
+    values, none = ask(double(kind, byte_model), lambda t: t.logprobs([one, first]))
 
     wanted = local(byte_model, question(start=4)).actual
     assert np.abs(values[4:10] - wanted[:6]).max() < 1e-4
     assert not values[~one.mask].any()
+    assert not none.any()
 
 
 @pytest.mark.parametrize("kind", ["vllm", "echo"])
