@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 from attrs import frozen
 
+from rlvr_cvdp.config import CvdpConfig
+from rlvr_cvdp.launch.service import _why
+from rlvr_cvdp.problem import Service
+from rlvr_cvdp.results.launches import Launch
 from rlvr_cvdp.results.messages import ToolMessage, read_messages
 from rlvr_cvdp.results.stage import Stage, failed_stage
 from rlvr_cvdp.results.tests import TestResult
+from rlvr_cvdp.sandbox import Finished, Limits
 
 FAILED = TestResult(name="small", status="failed", message="AssertionError: y is 3")
 PASSED = TestResult(name="large", status="passed")
@@ -52,6 +57,30 @@ def test_stage_and_sentence(stage):
     assert found.stage == Stage(stage)
     assert found.why.startswith("direct: ")
     assert words in found.why
+
+
+RIGHT = Launch(rc=0, tests=(PASSED,), summary=(1, 0))
+WRONG = Launch(rc=0, tests=(FAILED,), summary=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("runs_cocotb", "launches", "summaries", "words"),
+    [
+        (True, [RIGHT], [(1, 1, 0, 0)], ""),
+        (True, [], [], "it exited with 0 and ran no simulation"),
+        (False, [], [], ""),
+        (False, [WRONG], [(1, 0, 1, 0)], "it exited with 0, but a simulation's results say other"),
+        (True, [RIGHT], [], "it exited with 0, but cocotb's summaries do not agree"),
+        (True, [RIGHT], [(1, 1, 0, 0)] * 2, "it exited with 0, but cocotb's summaries do not agr"),
+    ],
+)
+def test_a_service_is_right_where_all_that_it_left_says_so(runs_cocotb, launches, summaries, words):
+    """Its exit status alone says nothing."""
+    service = Service(name="direct", command=(), runs_cocotb=runs_cocotb)
+    finished = Finished(rc=0, stopped="", output="", summaries=(), seconds=0.0)
+    why = _why(service, finished, launches, summaries, (), [], Limits.of(CvdpConfig()))
+    assert why[: len(words)] == words
+    assert bool(why) is bool(words)
 
 
 def test_a_slow_compilation_and_a_hanging_simulation_are_timeouts():

@@ -223,10 +223,8 @@ def _why(
         return f"the service exited with {finished.rc}"
     if not finished.record.is_whole:
         return "it exited with 0, but its report was cut off"
-    if not service.runs_cocotb and not launches:
-        return ""
     if not launches:
-        return "it exited with 0 and ran no simulation"
+        return "it exited with 0 and ran no simulation" * service.runs_cocotb
     if not all(launch.is_right for launch in launches):
         return "it exited with 0, but a simulation's results say otherwise"
     # Tests that a filter leaves out are in cocotb 2's results, and not in its summary.
