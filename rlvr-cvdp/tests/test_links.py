@@ -170,7 +170,9 @@ def test_what_is_emptied_ends_at_links(tmp_path, outside):
     outside.chmod(0o500)
     before = contents(outside)
     (folder / "deep").chmod(0)
+    folder.chmod(0o050)
     clear(folder)
+    assert folder.stat().st_mode & 0o7777 == 0o750  # opened, and as it was for others
     assert list(folder.iterdir()) == []
     assert contents(outside) == before
     assert outside.stat().st_mode & 0o777 == 0o500

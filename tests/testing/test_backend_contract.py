@@ -215,6 +215,15 @@ class MakesLogprobsAnyway(TinyBackend):
 
 
 @breaks("a_loss_over_distributions_is_learnt_from")
+class ForgetsLogprobsBesideStates(TinyBackend):
+    """For a loss that asks for both."""
+
+    def _leaves(self, data: Any, loss: Any, *, with_grad: bool) -> Any:
+        leaves, outputs = super()._leaves(data, loss, with_grad=with_grad)
+        return ([] if outputs and loss.needs.logprobs else leaves), outputs
+
+
+@breaks("a_loss_over_distributions_is_learnt_from")
 class StatesOfEveryToken(TinyBackend):
     """The prompt's too."""
 

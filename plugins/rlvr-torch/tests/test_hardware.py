@@ -60,6 +60,26 @@ def test_the_test_above_finds(line):
     assert ASKS.search(line)
 
 
+@pytest.mark.parametrize(
+    ("option", "gains", "is_compiled"),
+    [("auto", False, False), ("auto", True, True), ("off", True, False)],
+)
+def test_training_is_compiled_where_the_device_gains_by_it(option, gains, is_compiled, monkeypatch):
+    """`torch.compile=auto` asks the device, `off` does not."""
+
+    def fail(_):
+        raise ImportError("the compiler")
+
+    monkeypatch.setattr("rlvr_torch.backend.import_compiler", fail)
+    config = TorchConfig(device="cpu", compile=option)
+    make = partial(TorchBackend, config, BuildContext(model=SPEC), evolve(CPU, is_compiled=gains))
+    if is_compiled:
+        with pytest.raises(ImportError, match="the compiler"):
+            make()
+    else:
+        make()
+
+
 def test_each_device_has_its_record():
     """One without primitives of its own gets the plain ones."""
     names = ("cpu", "cuda", "mps", "meta")
