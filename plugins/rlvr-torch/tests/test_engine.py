@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from rlvr import BackendError, GenerateRequest, SamplingParams
+from rlvr_torch.generation.cache.prompts import Prompts
 from rlvr_torch.generation.cpu.matmul import Matmul
 from rlvr_torch.generation.engine import Engine
+from rlvr_torch.models.interface import Heads
 
 PROMPTS = ["module ", "m", "assign y = a ^ b;\n  assign y = b"]
 
@@ -77,12 +79,23 @@ def test_a_request_draws_the_same_in_any_batch(model, tokenizer):
 
 
 def test_each_distinct_prompt_is_read_once(model, tokenizer, passes):
-    """A group's prompt is prefilled once, and decoding passes hold one token a row."""
-    Engine(model, tokenizer).generate(requests_of(tokenizer, seeds=6))
-    lengths = sorted((len(tokenizer.encode(p)) for p in PROMPTS), reverse=True)
-    assert passes[: len(PROMPTS)] == [(1, length) for length in lengths]
-    assert passes[len(PROMPTS)] == (6 * len(PROMPTS), 1)
-    assert all(shape[1] == 1 for shape in passes[len(PROMPTS) :])
+    """A group's prompt is prefilled once and alone, and decoding passes hold one token a row."""
+    prompts = [*PROMPTS, "y"]  # "m" and "y" are a token each
+    Engine(model, tokenizer).generate(requests_of(tokenizer, prompts, seeds=6))
+    lengths = sorted((len(tokenizer.encode(p)) for p in prompts), reverse=True)
+    assert passes[: len(prompts)] == [(1, length) for length in lengths]
+    assert passes[len(prompts)] == (6 * len(prompts), 1)
+    assert all(shape[1] == 1 for shape in passes[len(prompts) :])
+
+
+def test_prompts_take_memory_only_where_none_is_free():
+    """A prompt that has a place, or finds a free one, makes no room for more."""
+    prompts = Prompts([Heads(queries=2, keys=1, width=4, scale=0.5)], torch.float32, "cpu")
+    for names, places in (("ab", 2), ("ab", 2), ("abc", 4), ("cd", 4), ("de", 8)):
+        prompts.make_room(dict.fromkeys(names, 3))
+        assert prompts.room == (places, 16), names
+        for name in names:
+            prompts.open(name, 3)
 
 
 def test_finished_rows_leave_the_batch(model, tokenizer, passes):
