@@ -224,7 +224,7 @@ def _why(
     if not finished.record.is_whole:
         return "it exited with 0, but its report was cut off"
     if not launches:
-        return "it exited with 0 and ran no simulation" * service.runs_cocotb
+        return "it exited with 0 and ran no simulation" if service.runs_cocotb else ""
     if not all(launch.is_right for launch in launches):
         return "it exited with 0, but a simulation's results say otherwise"
     # Tests that a filter leaves out are in cocotb 2's results, and not in its summary.
