@@ -20,10 +20,13 @@ class Broken(Protocol):
     """
     Names of the promises that a part does not hold, without `test_`.
 
-    The contract is tried on what the factories make: `broken(LossContract, make_loss=MyLoss)`.
+    The contract is tried on what the factories make: `broken(LossContract, make_loss=MyLoss)`;
+    where one promise is named, on that one alone.
     """
 
-    def __call__(self, contract: type[Contract], **names: Any) -> set[str]: ...
+    def __call__(
+        self, contract: type[Contract], promise: str = "", /, **names: Any
+    ) -> set[str]: ...
 
 
 @define
@@ -57,11 +60,11 @@ def broken(tmp_path: Path) -> Broken:
     """Run a contract on a part, and tell what fails."""
     folders = count()
 
-    def run(contract: type[Contract], **names: Any) -> set[str]:
+    def run(contract: type[Contract], promise: str = "", /, **names: Any) -> set[str]:
         contract = contract_of(contract, **names)
         failed = set()
         for name, test in inspect.getmembers(contract, inspect.isfunction):
-            if not name.startswith("test_"):
+            if not name.startswith("test_") or promise not in ("", name.removeprefix("test_")):
                 continue
             for arguments in _cases(test, tmp_path, folders):
                 case = contract()

@@ -192,7 +192,7 @@ class NeedsOpening(Able):
 @pytest.mark.parametrize(("task", "promise"), task_breaks.cases)
 def test_faults_of_tasks_are_found(task: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(TaskContract, make_reward=ToyReward, make_task=task)
+    assert promise in broken(TaskContract, promise, make_reward=ToyReward, make_task=task)
 
 
 def test_tasks_are_open_when_they_are_asked(broken: Broken) -> None:
@@ -285,7 +285,7 @@ class OnLetters(RewardContract):
 @pytest.mark.parametrize(("reward", "promise"), reward_breaks.cases)
 def test_faults_of_rewards_are_found(reward: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(OnLetters, make_reward=reward)
+    assert promise in broken(OnLetters, promise, make_reward=reward)
 
 
 def test_right_rewards_pass(broken: Broken) -> None:

@@ -251,7 +251,7 @@ def test_a_right_advantage_holds_every_promise(advantage: type, broken: Broken) 
 @pytest.mark.parametrize(("advantage", "promise"), breaks.cases)
 def test_faults_are_found(advantage: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(AdvantageContract, make_advantage=advantage)
+    assert promise in broken(AdvantageContract, promise, make_advantage=advantage)
 
 
 def test_constants_are_no_group_baseline(broken: Broken) -> None:

@@ -347,4 +347,4 @@ def speaking(tokenizer: type[CharTokenizer]) -> Callable[[], TinyBackend]:
 )
 def test_faults_are_found(backend: Callable[[], object], promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(BackendContract, make_backend=backend)
+    assert promise in broken(BackendContract, promise, make_backend=backend)

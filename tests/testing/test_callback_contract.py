@@ -133,7 +133,7 @@ def test_faults_are_found(
     monkeypatch.setenv("RLVR_TEST_LEFT_BEHIND", "before")
     monkeypatch.setattr("rlvr.testing.callback.METRICS", {"reward/mean": 0.5})
 
-    assert promise in broken(CallbackContract, make_callback=lambda _: callback())
+    assert promise in broken(CallbackContract, promise, make_callback=lambda _: callback())
 
 
 def test_a_change_of_the_environment_is_told_without_values(

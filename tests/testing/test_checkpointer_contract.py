@@ -121,7 +121,7 @@ def making(checkpointer: type) -> Callable[[Path], Any]:
 @pytest.mark.parametrize(("checkpointer", "promise"), breaks.cases)
 def test_faults_are_found(checkpointer: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(CheckpointerContract, make_checkpointer=making(checkpointer))
+    assert promise in broken(CheckpointerContract, promise, make_checkpointer=making(checkpointer))
 
 
 @pytest.mark.parametrize("slip", ["pins", "pni", "Pins", "_pin"])

@@ -90,7 +90,7 @@ def test_a_right_curriculum_holds_every_promise(broken: Broken) -> None:
 @pytest.mark.parametrize(("curriculum", "promise"), breaks.cases)
 def test_each_planted_fault_is_found(broken: Broken, curriculum: type, promise: str) -> None:
     """The promise that it breaks is among those that fail."""
-    assert promise in broken(CurriculumContract, make_curriculum=curriculum, patience=8)
+    assert promise in broken(CurriculumContract, promise, make_curriculum=curriculum, patience=8)
 
 
 def test_what_a_new_process_has_to_get_again() -> None:

@@ -92,4 +92,4 @@ def test_a_right_distillation_holds_every_promise(broken: Broken) -> None:
 @pytest.mark.parametrize(("loss", "promise"), breaks.cases)
 def test_faults_are_found(loss: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(LossContract, make_loss=loss)
+    assert promise in broken(LossContract, promise, make_loss=loss)

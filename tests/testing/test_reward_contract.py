@@ -296,7 +296,7 @@ def test_a_right_reward_holds_every_promise(reward: Any, broken: Broken) -> None
 )
 def test_faults_are_found(reward: Any, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(OnToys, make_reward=reward)
+    assert promise in broken(OnToys, promise, make_reward=reward)
 
 
 def test_a_failure_told_as_zero_is_found(broken: Broken) -> None:

@@ -200,4 +200,4 @@ def test_faults_are_found(
 ) -> None:
     """Each planted fault fails the test whose promise it breaks; the kit waits shortly for it."""
     monkeypatch.setattr("rlvr.testing.sampler._PATIENCE_S", 0.5)
-    assert promise in broken(SamplerContract, make_sampler=sampler)
+    assert promise in broken(SamplerContract, promise, make_sampler=sampler)

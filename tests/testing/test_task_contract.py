@@ -140,7 +140,7 @@ def test_a_right_task_holds_every_promise(turns: int, broken: Broken) -> None:
 @pytest.mark.parametrize(("task", "promise"), breaks.cases)
 def test_faults_are_found(task: type, promise: str, broken: Broken) -> None:
     """Each planted fault fails the test whose promise it breaks."""
-    assert promise in broken(TaskContract, make_task=task, make_reward=ToyReward)
+    assert promise in broken(TaskContract, promise, make_task=task, make_reward=ToyReward)
 
 
 def test_a_reference_beyond_the_top_is_found(broken: Broken) -> None:

@@ -308,7 +308,7 @@ def test_a_right_teacher_holds_every_promise(teacher: type, broken: Broken) -> N
 @pytest.mark.parametrize(("teacher", "promise"), breaks.cases)
 def test_each_planted_fault_is_found(teacher: type, promise: str, broken: Broken) -> None:
     """The promise that it breaks is among those that fail."""
-    assert promise in broken(TeacherContract, make_teacher=teacher)
+    assert promise in broken(TeacherContract, promise, make_teacher=teacher)
 
 
 def test_one_temperature_is_enough(broken: Broken) -> None:
