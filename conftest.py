@@ -7,7 +7,7 @@ import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 import structlog
@@ -29,6 +29,19 @@ atexit.register(gc.unfreeze)
 gc.disable()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each worker begins a folder with another file, and finds the rest compiled by the others."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker and isinstance(collector, pytest.Directory) and (found := report.result):
+        start = int(worker["workerid"].removeprefix("gw")) * len(found) // worker["workercount"]
+        report.result = [*found[start:], *found[:start]]
+    return report
+
+
 def pytest_collection_finish() -> None:
     """Garbage is collected again while tests run, less often than usual: there is little."""
     gc.set_threshold(10_000, 20, 20)
@@ -43,7 +56,7 @@ def _lasts() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _logs_as_at_start() -> Iterator[None]:
+def _logs_as_at_start() -> None:
     """
     Each test finds logs as a new process would.
 
@@ -52,16 +65,14 @@ def _logs_as_at_start() -> Iterator[None]:
     """
     structlog.reset_defaults()
     structlog.contextvars.clear_contextvars()
-    yield
-    structlog.reset_defaults()
-    structlog.contextvars.clear_contextvars()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
     Mark cases as thorough where a test says `one_of`, and put long files first.
 
-    Workers take files whose tests start processes first, whole files as they are.
+    Workers take files whose tests start processes first, whole files as they are, all of them in
+    one order.
 
     What is left at the end is short, so that no worker waits minutes for the other's last file.
     """
@@ -76,4 +87,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         marks = ("integration", "slow")
         long = {item.path for item in items if any(map(item.get_closest_marker, marks))}
-        items.sort(key=lambda item: item.path not in long)
+        items.sort(key=lambda item: (item.path not in long, item.path))

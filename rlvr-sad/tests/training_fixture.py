@@ -60,9 +60,10 @@ class Bench:
         return " ".join(map(str, words)).split()
 
     def environ(self) -> dict[str, str]:
-        """One thread, a cache of its own, no colours."""
+        """One thread, a cache of its own, no colours, no curve."""
         own = {
             "OMP_NUM_THREADS": "1",
+            "RLVR_RUN__CALLBACKS": "none",
             "RLVR_CACHE_DIR": str(self.folder / "cache"),
             "NO_COLOR": "1",
         }

@@ -78,7 +78,7 @@ def load_module(found: Found, status: PluginStatus) -> tuple[PluginStatus, Any]:
 def _kept(changed: list[str]) -> Iterator[None]:
     """Put back Python's own names and rlvr's modules, which all plugins need."""
     names = dict(vars(builtins))
-    modules = {n: module for n, module in sys.modules.items() if f"{n}.".startswith("rlvr.")}
+    modules = {n: m for n, m in sys.modules.items() if n == "rlvr" or n.startswith("rlvr.")}
     try:
         yield
     finally:

@@ -22,13 +22,13 @@ SMALL = ("train.problems=2", "sampler.group_size=2", "eval.samples=0", "servers.
 
 @pytest.fixture
 def rlvr(tmp_path: Path) -> Call:
-    """Call `rlvr` in `tmp_path` with a cache of its own."""
+    """Call `rlvr` in `tmp_path` with a cache of its own; no curve is drawn."""
     for name in ("rlvr_torch", "rlvr_algos", "transformers"):
         pytest.importorskip(name, reason=f"{name} is not installed")
 
     def call(*words: str, forks: bool = False) -> subprocess.CompletedProcess[str]:
         own = {"RLVR_CACHE_DIR": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-        env = {**os.environ, **own, "HF_HUB_OFFLINE": "1"}
+        env = {**os.environ, **own, "HF_HUB_OFFLINE": "1", "RLVR_RUN__CALLBACKS": "none"}
         if forks:
             return run_rlvr(*words, cwd=tmp_path, env=env, timeout_s=240)
         return rlvr_here(*words, cwd=tmp_path, env=env)
