@@ -7,6 +7,7 @@ and must pickle.
 
 from __future__ import annotations
 
+import errno
 from enum import IntEnum
 
 __all__ = ["BackendError", "CheckpointError", "ConfigError", "ExitCode", "PartError"]
@@ -116,6 +117,26 @@ class RunInterruptedError(RlvrError, RuntimeError):
     """The run was asked to stop (Ctrl-C) and did so after writing a checkpoint."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+_ALLOW = "run as its owner, or give yourself access: ls -ld PATH shows who has it"
+_OTHER = "give another path: a part of this one is a file, or a link that leads to itself"
+_DO_ABOUT = {errno.EACCES: _ALLOW, errno.EPERM: _ALLOW, errno.ENAMETOOLONG: "give a shorter name"}
+_DO_ABOUT |= {errno.ENOTDIR: _OTHER, errno.ELOOP: _OTHER}
+
+
+def refused(error: BaseException) -> RlvrError | None:
+    """The error for people where the system refuses a path or has no disk; None for others."""
+    code, path = getattr(error, "errno", None), getattr(error, "filename", None)
+    if not isinstance(error, OSError) or code is None:
+        return None
+    if path and (do := _DO_ABOUT.get(code)):
+        return ConfigError(f"{path} was to be used.", f"found: {error.strerror}", do)
+    if code in DISK_TROUBLE and not path:
+        do = "free space on the disk that they go to, or write elsewhere"
+        return CheckpointError("results were to be written.", f"found: {error}", do)
+    return None
 
 
 def counted(count: int, noun: str) -> str:

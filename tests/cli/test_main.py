@@ -330,12 +330,6 @@ def test_no_command_writes_over_what_it_reads(command, reads, tmp_path, capsys):
     assert "aaaa" in file.read_text()
 
 
-def test_a_name_that_is_too_long_is_no_bug(capsys):
-    """What was asked, found, and to do; no traceback."""
-    assert main(["runs", "show", "a" * 300]) == 2
-    assert "found: File name too long\n  give a shorter name" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "words", [["score", "--plugin", "toy", "--golden"], ["doctor"], ["plugins", "check", "torch"]]
 )

@@ -301,6 +301,42 @@ def test_a_run_without_a_gradient_says_so(rlvr: Call, two_steps: tuple[Done, Pat
     assert "nothing_was_learnt" not in two_steps[0].stderr
 
 
+TAKE_PATHS = {
+    "run --plugin toy": "--dataset --model --out --resume --config",
+    "eval --plugin toy": "--dataset --model --completions --run --against --out --config",
+    "eval --report": "",
+    "score --plugin toy --golden": "--dataset --out --config",
+    "score --plugin toy --completions": "",
+    "audit --plugin toy": "--dataset --out --config",
+    "rescore r": "--out --config",
+    "runs compare r r": "--out",
+    "runs trace r": "--out",
+    "torch export r": "--out",
+    "config show --config": "",
+    **dict.fromkeys(("rescore", "runs list", "runs show", "runs compare", "runs trace"), ""),
+    **dict.fromkeys(("torch export --out e", "plugins new"), ""),
+}
+"""Words before a path, then flags that each take another."""
+
+
+@pytest.mark.usefixtures("begun")
+@pytest.mark.parametrize("path", ["n" * 300, f"{'n' * 300}/x.toml", "file/x.toml", "loop/x.toml"])
+def test_a_path_that_no_system_takes_is_no_bug(
+    rlvr_here: Callable[..., tuple[int, str, str]], path: str
+) -> None:
+    """Too long, through a file or a loop of links: three sentences, and nothing is left."""
+    Path("file").touch()
+    Path("loop").symlink_to("loop")
+    before = sorted(Path().rglob("*"))
+    for words, flags in TAKE_PATHS.items():
+        for flag in flags.split() or [""]:
+            code, _, said = rlvr_here(*words.split(), *filter(None, [flag]), path)
+            assert code == 2, (words, flag, said)
+            assert "\n  " in said
+            assert "Traceback" not in said
+    assert sorted(Path().rglob("*")) == before
+
+
 @pytest.mark.usefixtures("begun")
 def test_resume_refuses_other_options(rlvr: Call) -> None:
     """A resumed run is the same run: the changed keys are named (exit 2)."""

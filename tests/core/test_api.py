@@ -275,6 +275,36 @@ def test_a_value_that_the_flag_does_not_take_is_refused(
         function("toy", **given)
 
 
+NO_PATHS = {
+    "too long": f"{'n' * 300}.toml",
+    "through a file": "file/x.toml",
+    "a loop of links": "loop/x.toml",
+    "a NUL character": "a\0b.toml",
+}
+
+
+@pytest.mark.parametrize("path", NO_PATHS.values(), ids=[*NO_PATHS])
+@pytest.mark.parametrize("function", [rlvr.train, rlvr.evaluate, rlvr.score, rlvr.audit])
+def test_a_path_that_no_system_takes_is_refused(
+    function: Callable[..., Any], path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever argument takes it; the error names it, and nothing is left."""
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("loop").symlink_to("loop")
+    parameters = inspect.signature(function).parameters
+    names = {n for n, p in parameters.items() if {"Path", "Answers"} & set(p.annotation.split())}
+    assert {"out", "config"} <= names
+    for name in names:
+        given = {} if name == "report" else {"plugin": "toy"}
+        if function is rlvr.score and name != "completions":
+            given["golden"] = True
+        with pytest.raises(rlvr.ConfigError) as refused:
+            function(**given, **{name: Path(path)})
+        assert path in str(refused.value) or f"{name}={Path(path)!r}" in str(refused.value), name
+    assert sorted(os.listdir()) == ["file", "loop"]
+
+
 def test_none_is_the_default() -> None:
     """Also where that is a number or a word, as a notebook's form hands it on."""
     given: Any = {"only": None, "mutants": None, "weak": None, "split": None, "options": None}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 
 import pytest
@@ -24,3 +25,16 @@ def test_an_error_is_one_message_of_three_lines(kind: type[errors.RlvrError]) ->
         assert str(same) == same.args[0]
     assert str(kind("asked.", do="do this")) == "asked.\n  do this"
     assert str(kind(ValueError("another"))) == "another"
+
+
+@pytest.mark.parametrize("code", ["EACCES", "EPERM", "ENAMETOOLONG", "ENOTDIR", "ELOOP"])
+def test_a_path_that_the_system_refuses_is_a_mistake(code: str) -> None:
+    """Whoever used it; an error that names no path, or tells of a missing one, is a bug."""
+    number = getattr(errno, code)
+
+    told = errors.refused(OSError(number, "no", "there"))
+
+    assert isinstance(told, errors.ConfigError)
+    assert str(told).startswith("there was to be used.\n  found: no\n  ")
+    for bug in (OSError(number, "no"), OSError(errno.ENOENT, "no", "there"), OSError("no")):
+        assert errors.refused(bug) is None

@@ -5,7 +5,6 @@ Help and version load no plugin, so that no plugin can break them.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import os
 import re
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import rlvr
 from rlvr.cli.parser import CommandParser, examples
-from rlvr.errors import CheckpointError, ConfigError, ExitCode, PartError, RlvrError
+from rlvr.errors import ExitCode, PartError, RlvrError, refused
 from rlvr.heartbeat import (
     are_threads_abandoned,
     harmless,
@@ -51,9 +50,6 @@ OFFERED = {"tinker-server": "the Tinker API on your own machine (rlvr-tinker-ser
 """Words of our own plugins (`CommandSpec.is_top`); static for the same reason."""
 
 _DO = "this is a bug of the plugin: --debug shows its traceback"
-_ALLOW = "run as its owner, or give yourself access: ls -ld PATH shows who has it"
-_DO_ABOUT = {errno.EACCES: _ALLOW, errno.EPERM: _ALLOW, errno.ENAMETOOLONG: "give a shorter name"}
-_FREE = "free space on the disk that they go to, or write elsewhere"
 _PREFIX = re.compile(r"\Arlvr(?: [a-z][\w-]*){0,3}: (?:error: )?")
 """What argparse and commands put before a message; it is said once, by us."""
 BROKEN_PIPE = 128 + 13  # as a shell reports a process that SIGPIPE ended
@@ -197,19 +193,13 @@ def _report(error: RlvrError, words: Sequence[str]) -> int:
 def _report_bug(error: Exception, words: Sequence[str]) -> int:
     from rlvr.border.calls import culprit
     from rlvr.plugins.author_error import said
-    from rlvr.records.run_directory import DISK_TROUBLE
 
     shown = error if _is_debugging(words) else None
     if (advice := _advice(error)) is not None:
         _print_traceback(shown)
         return _say(advice.message, advice.exit_code)
-    if isinstance(error, OSError) and error.filename and (do := _DO_ABOUT.get(error.errno or 0)):
-        asked = f"{error.filename} was to be used."
-        return _report(ConfigError(asked, f"found: {error.strerror}", do), words)
-    if isinstance(error, OSError) and error.errno in DISK_TROUBLE and not error.filename:
-        return _report(
-            CheckpointError("results were to be written.", f"found: {error}", _FREE), words
-        )
+    if (refusal := refused(error)) is not None:
+        return _report(refusal, words)
     if who := culprit(error):
         return _say(f"{who} raised {said(error)}\n  {_DO}", ExitCode.PLUGIN, shown)
     _print_traceback(error)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlvr.border.calls import shown
-from rlvr.cli.train import Options, arguments, listed, path_of
+from rlvr.cli.train import Options, arguments, called, listed, path_of
 from rlvr.errors import ConfigError
 from rlvr.evaluation.compare_models import Evaluation
-from rlvr.log import borrowed, setup
+from rlvr.log import setup
 from rlvr.plugins.host import PluginHost
 from rlvr.records.owner import writing_to
 from rlvr.records.run_directory import write_out
@@ -117,7 +117,7 @@ def evaluate(
         more |= {"facts": side.facts, "groups": side.scored, "figures": measured}
         return Evaluation(report=found, **more)
 
-    with borrowed():
+    with called():
         setup()
         evaluated, other = command.prepared(args, PluginHost.load())
         with writing_to(args.out_file, vars(args)):
@@ -215,7 +215,7 @@ def score(
             "give completions=, or golden=True for the data set's references",
         )
     args.completions = None if completions is None else _source(completions)
-    with borrowed():
+    with called():
         setup()
         host = PluginHost.load()
         configured = configure(args, host, needs="score")
@@ -292,7 +292,7 @@ def audit(
         config=config,
         preset=preset,
     )
-    with borrowed():
+    with called():
         setup()
         file, _, _ = command.audited(args, PluginHost.load())
     return file.to_json()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import json
 import os
 from argparse import Action, ArgumentParser, Namespace
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ from attrs import field, frozen
 from rlvr.border.calls import shown
 from rlvr.config.coerce import coerce, fault_of_text, unwrapped
 from rlvr.config.layer import PYTHON, typed_options
-from rlvr.errors import ConfigError
+from rlvr.errors import ConfigError, refused
 from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
 from rlvr.records.run_directory import RunDir
@@ -138,7 +139,7 @@ def train(
         config=config,
         preset=preset,
     )
-    with borrowed():
+    with called():
         finished, _ = run.trained(args, PluginHost.load())
     return FinishedRun(
         directory=finished.directory.absolute(),
@@ -146,6 +147,18 @@ def train(
         reports=finished.reports,
         best=best_step(finished.reports),
     )
+
+
+@contextmanager
+def called() -> Iterator[None]:
+    """Lend the log to a function; where the system refuses it a path, say so as commands do."""
+    with borrowed():
+        try:
+            yield
+        except OSError as error:
+            if (refusal := refused(error)) is not None:
+                raise refusal from error
+            raise
 
 
 def listed(name: str, names: Sequence[str] | str) -> str:

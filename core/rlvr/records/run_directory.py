@@ -6,7 +6,6 @@ Whole files are written beside their place and renamed; lines are appended in on
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import shlex
@@ -17,13 +16,12 @@ from typing import Any
 
 import attrs
 
-from rlvr.errors import CheckpointError, ConfigError, UnknownNameError
+from rlvr.errors import DISK_TROUBLE, CheckpointError, ConfigError, UnknownNameError
 from rlvr.heartbeat import say
 from rlvr.records.json_lines import object_in, read_lines
 from rlvr.records.trajectories import trajectory_records
 from rlvr.types import EvalReport, ScoredGroup
 
-DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 RECORDS = frozenset(
     {"run.json", "metrics.jsonl", "eval.jsonl", "trace.jsonl", "opinions.jsonl", "events.jsonl"}
     | {"trajectories", "trackers", "checkpoints", "curve.png", "traceback.txt", "owner.lock"}

@@ -26,6 +26,7 @@ from rlvr.border.promises import checkpoints_of
 from rlvr.concurrency import ending_signals, run_blocking, say_stopped, say_stopping
 from rlvr.config.layers import DEFAULT
 from rlvr.errors import (
+    DISK_TROUBLE,
     BackendError,
     CheckpointError,
     ConfigError,
@@ -41,7 +42,7 @@ from rlvr.log import bound, get
 from rlvr.plugins.author_error import said
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import after_training, joined
-from rlvr.records.run_directory import DISK_TROUBLE, RunDir
+from rlvr.records.run_directory import RunDir
 from rlvr.records.run_state import RunState, state_of
 from rlvr.training.callbacks import Callbacks
 from rlvr.training.loop import train
