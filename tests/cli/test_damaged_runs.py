@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -216,22 +217,50 @@ def test_resuming_and_evaluating_a_damaged_run(
         assert (damaged / "checkpoints" / "step-000003").is_dir(), told
 
 
+def _weights(checkpoint: Path) -> Path:
+    return max((checkpoint / "model").iterdir(), key=lambda path: path.stat().st_size)
+
+
+CHECKPOINT_DAMAGE: dict[str, Callable[[Path], None]] = {
+    "weights cut short": lambda one: os.truncate(_weights(one), 10),
+    "weights emptied": lambda one: os.truncate(_weights(one), 0),
+    "weights gone": lambda one: _weights(one).unlink(),
+    "manifest emptied": lambda one: os.truncate(one / "manifest.json", 0),
+    "manifest gone": lambda one: (one / "manifest.json").unlink(),
+}
+
+
+@pytest.mark.parametrize("steps", [2, 3], ids=["had reached its last step", "had not"])
+@pytest.mark.parametrize("name", CHECKPOINT_DAMAGE)
 def test_a_damaged_newest_checkpoint_is_passed_by(
-    damaged: Path, capsys: pytest.CaptureFixture[str]
+    name: str, steps: int, damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The run goes on from the one before it, and says which it could not trust."""
-    weights = max(
-        (p for p in (damaged / "checkpoints" / "step-000002" / "model").iterdir() if p.is_file()),
-        key=lambda p: p.stat().st_size,
-    )
-    weights.write_bytes(weights.read_bytes()[:-10])
+    CHECKPOINT_DAMAGE[name](damaged / "checkpoints" / "step-000002")
+
+    code, shown = said(capsys, "run", "--resume", "runs/one", f"run.steps={steps}")
+
+    assert code == 0, shown
+    assert re.search(r"checkpoint_passed_by .*step-000002", shown)
+    assert re.search(r"run_resumed .*step-000001", shown)
+    found = [json.loads(x)["step"] for x in (damaged / "metrics.jsonl").read_text().splitlines()]
+    assert found == [*range(1, steps + 1)]
+
+
+@pytest.mark.parametrize("name", CHECKPOINT_DAMAGE)
+def test_without_an_intact_checkpoint_a_resume_changes_nothing(
+    name: str, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It never begins anew in silence: the run keeps its record and all it wrote (exit 6)."""
+    for step in (1, 2):
+        CHECKPOINT_DAMAGE[name](damaged / "checkpoints" / f"step-{step:06d}")
+    kept = ("run.json", "metrics.jsonl", "eval.jsonl")
+    before = [(damaged / file).read_text() for file in kept]
 
     code, shown = said(capsys, "run", "--resume", "runs/one", "run.steps=3")
 
-    assert code == 0, shown
-    assert "step-000002" in shown
-    steps = [json.loads(x)["step"] for x in (damaged / "metrics.jsonl").read_text().splitlines()]
-    assert steps == [1, 2, 3]
+    assert (code, "step-000002 cannot be" in shown) == (6, True), shown
+    assert [(damaged / file).read_text() for file in kept] == before
 
 
 def test_a_directory_that_is_moved_under_its_run(

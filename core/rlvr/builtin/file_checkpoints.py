@@ -109,7 +109,7 @@ class FileCheckpointer(Checkpointer):
 
     def list(self) -> Sequence[Checkpoint]:
         """
-        Complete checkpoints, oldest first; also unreadable folders, which `load` then names.
+        The checkpoints, oldest first; also damaged and unreadable ones, which `load` then names.
 
         Raises:
             CheckpointError: The folder of checkpoints is unreadable: a run would begin anew.
@@ -122,10 +122,8 @@ class FileCheckpointer(Checkpointer):
             raise _unreadable(self._root, str(error)) from error
         found = []
         for path in (self._root / name for name in names if name.startswith("step-")):
-            number, is_complete, seal = path.name.partition("-")[2], True, ""
-            with suppress(OSError):
-                is_complete = (path / MANIFEST).is_file()
-            if number.isdecimal() and is_complete:
+            number, seal = path.name.partition("-")[2], ""
+            if number.isdecimal():
                 with suppress(CheckpointError):  # `verify` says it
                     seal = str(_manifest(path).get("seal", ""))
                 found.append(Checkpoint(path=path, step=int(number), digest=seal))

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,9 +113,10 @@ async def _run(
             watch.parts = await open_callbacks(observers, configured, context)
             async with open_recipe(configured, context, status) as recipe:
                 start = lineage_at_start(configured, context.model)
+                found = await _last_good(recipe) if resume else None
                 write_identity(configured, directory, recipe, context, start=start, resume=resume)
                 if resume:
-                    await _restore(recipe, watch)
+                    _restore(found, watch)
                 lineage = after_training(joined(start, watch.state.lineage), recipe.problems)
                 watch.state = attrs.evolve(watch.state, lineage=lineage)
                 _give_notice(recipe)
@@ -194,29 +195,26 @@ def _give_notice(recipe: Recipe) -> None:
         log.warning("task_notice", notice=text)
 
 
-async def _restore(recipe: Recipe, watch: Callbacks) -> None:
-    checkpoints = checkpoints_of(recipe.checkpointer)
-    if not checkpoints:
+def _restore(found: tuple[Checkpoint, RunState] | None, watch: Callbacks) -> None:
+    if found is None:
         watch.directory.truncate_after(-1)
         return
-    newest, state = await _last_good(recipe, checkpoints)
+    newest, state = found
     watch.state, watch.last_checkpoint = state, newest
     watch.directory.truncate_after(state.step)
     watch.reports.update(watch.directory.read_evals())
     log.info("run_resumed", step=state.step, checkpoint=str(newest.path))
 
 
-async def _last_good(
-    recipe: Recipe, checkpoints: Sequence[Checkpoint]
-) -> tuple[Checkpoint, RunState]:
+async def _last_good(recipe: Recipe) -> tuple[Checkpoint, RunState] | None:
     """
-    Load the newest undamaged checkpoint; name the damaged ones that are passed by.
+    Load the newest undamaged checkpoint, None without any; name the damaged that are passed by.
 
     Raises:
         CheckpointError: None can.
     """
     refused: list[CheckpointError] = []
-    for checkpoint in reversed(checkpoints):
+    for checkpoint in reversed(checkpoints_of(recipe.checkpointer)):
         at = Border(recipe.checkpointer, "checkpointer", "load", promised="the state it saved")
         try:
             with at:
@@ -226,7 +224,9 @@ async def _last_good(
         except CheckpointError as error:
             refused.append(error)
             log.warning("checkpoint_passed_by", path=str(checkpoint.path), reason=str(error))
-    raise refused[0]
+    if refused:
+        raise refused[0]
+    return None
 
 
 async def _save_if_behind(recipe: Recipe, watch: Callbacks) -> None:
