@@ -17,6 +17,8 @@ from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
 
 _REFUSED = re.compile(r"[^\w\-. :/]|^/|/(?=/|$)|(?<![^/])\.+", re.ASCII)
 _SQLITE = "sqlite:///"
+_LOCAL = re.compile(rf"({_SQLITE}|file:|)(?!databricks$|uc$|[\w+.-]+:)(.+)")
+"""A place on this machine: what stands before its path, and the path."""
 _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
@@ -40,9 +42,14 @@ class MLflow(Tracker):
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Make the experiment and a run in it, or take up the run of before."""
         uri = self.options.uri or self.library.get_tracking_uri()
-        if not uri.startswith(_SQLITE):
+        if (local := _LOCAL.fullmatch(uri)) is None:
             return self._begin(uri, run, config, known)
-        file = self.kept_place(uri.removeprefix(_SQLITE))
+        kind, path = local.groups()
+        if not (self.options.uri or os.environ.get("MLFLOW_TRACKING_URI")):
+            path = os.path.relpath(path)  # MLflow's default: below the working folder
+        file = self.kept_place(path)
+        if kind != _SQLITE:
+            return self._begin(f"{kind}{file}", run, config, known)
         folder = os.open(writable(file.parent), os.O_RDONLY)
         try:  # MLflow makes the tables of a new file: two processes at once fail, or break it
             with suppress(OSError):  # a file system without locks

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from attrs import frozen
 
-from rlvr import RunInfo, option
+from rlvr import BuildContext, RunInfo, option
 from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
 
 _ELSEWHERE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
@@ -30,11 +32,26 @@ class Trackio(Tracker):
     name = module = "trackio"
     advice = "check TRACKIO_DIR, or the Space and `hf auth login`"
 
+    def __init__(self, config: Any, context: BuildContext) -> None:
+        """Import trackio, which reads TRACKIO_DIR at its first import: as the run's first start."""
+        asked = self._asked = os.environ.get("TRACKIO_DIR", "")
+        if asked and context.run_dir is not None:
+            with suppress(OSError, ValueError, LookupError, TypeError):
+                kept = (context.run_dir / "trackers" / "trackio.json").read_text(encoding="utf-8")
+                os.environ["TRACKIO_DIR"] = json.loads(kept)["places"][asked]
+        try:
+            super().__init__(config, context)
+        finally:
+            if asked:
+                os.environ["TRACKIO_DIR"] = asked
+
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Open a run. Trackio takes runs up by name, so the name ends in letters of its own."""
         options = self.options
         if not (options.space or options.url or any(map(os.environ.get, _ELSEWHERE))):
             writable(self.library.utils.TRACKIO_DIR)
+            if self._asked:
+                self.kept_place(self._asked)
         own = f"{options.name or run.id}-{secrets.token_hex(3)}"
         self._name = known or own
         self._run = self.library.init(
@@ -75,6 +92,8 @@ class Trackio(Tracker):
         """The server or Space, or the command that shows local files; and the run."""
         options = self.options
         local = f"trackio show --project {shlex.quote(options.project)}"
+        if self._asked:
+            local = f"TRACKIO_DIR={shlex.quote(str(self.kept_place(self._asked)))} {local}"
         return f"{options.url or options.space or local}, run {self._name}"
 
     def _check(self) -> None:

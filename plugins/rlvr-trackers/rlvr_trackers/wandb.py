@@ -32,7 +32,7 @@ class WandbOptions(ProjectOptions):
         "Send at once, or keep files for `wandb sync`; auto: WANDB_MODE, else online",
         choices=("auto", "online", "offline"),
     )
-    folder: str = option("", "Folder of its local files; empty: RUN/trackers")
+    folder: str = option("", "Folder of its local files; empty: WANDB_DIR, else RUN/trackers")
 
 
 class Wandb(Tracker):
@@ -59,8 +59,8 @@ class Wandb(Tracker):
             x_disable_meta=True,
         )
         before = os.environ.get("WANDB_SERVICE")
-        wanted = options.folder and self.kept_place(options.folder)
-        self._folder = writable(Path(wanted or run.directory / "trackers"))
+        asked = options.folder or os.environ.get("WANDB_DIR")
+        self._folder = writable(self.kept_place(asked) if asked else run.directory / "trackers")
         self._run = self.library.init(
             project=options.project,
             entity=options.entity or None,

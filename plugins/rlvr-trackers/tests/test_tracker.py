@@ -641,7 +641,11 @@ class _FakeMLflow(MLflow):
     def __init__(self, uri: str) -> None:
         super().__init__(MLflowOptions(uri=uri), BuildContext())
         entities = SimpleNamespace(Param=lambda *_: None, Metric=lambda *_: None)
-        self.library = SimpleNamespace(MlflowClient=_Client, entities=entities)
+        self.library = SimpleNamespace(
+            MlflowClient=_Client,
+            entities=entities,
+            get_tracking_uri=lambda: f"sqlite:///{Path.cwd()}/mlflow.db",
+        )
 
 
 def test_runs_that_begin_at_once_make_the_tables_of_mlflow_one_after_the_other(
@@ -682,6 +686,52 @@ def test_a_relative_place_is_that_of_the_first_start(
     wanted = [tmp_path / "one/logs", tmp_path / "one/logs", tmp_path / "two/others"]
     assert folders == [*map(str, wanted)]
     assert _Client.opened[-3:] == [f"sqlite:///{folder}/m.db" for folder in wanted]
+
+
+def test_the_default_of_mlflow_is_that_of_the_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow's own is a file of the working folder, from the root; a server is none."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for step, cwd in enumerate(["one", "two"]):
+        (tmp_path / cwd).mkdir()
+        monkeypatch.chdir(tmp_path / cwd)
+        told(_FakeMLflow(""), tmp_path, range(step, step + 1))
+    told(_FakeMLflow("databricks"), tmp_path, range(2, 3))
+    told(_FakeMLflow("http://localhost:5000"), tmp_path, range(3, 4))
+
+    wanted = [f"sqlite:///{tmp_path}/one/mlflow.db"] * 2
+    assert _Client.opened[-4:] == [*wanted, "databricks", "http://localhost:5000"]
+
+
+FOLDERS = {
+    "wandb": (Wandb, WandbOptions(mode="offline"), "WANDB_DIR", "logs"),
+    "tensorboard": (TensorBoard, TensorBoardOptions(folder="logs"), "", ""),
+    "mlflow": (MLflow, MLflowOptions(), "MLFLOW_TRACKING_URI", "file:logs"),
+}
+"""Tracker, options, and the variable by which a person names a folder."""
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_relative_folder_of_a_real_tracker_is_that_of_the_first_start(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume from another working folder leaves nothing there."""
+    cls, options, variable, value = FOLDERS[name]
+    pytest.importorskip(cls.module, reason=f"{name} is not installed")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    if variable:
+        monkeypatch.setenv(variable, value)
+    with structlog.testing.capture_logs() as lines:
+        for step, cwd in enumerate(["one", "two"]):
+            (tmp_path / cwd).mkdir()
+            monkeypatch.chdir(tmp_path / cwd)
+            told(cls(options, BuildContext()), tmp_path, range(step, step + 1))
+
+    assert [line["event"] for line in lines] == ["run_tracked"] * 2
+    assert [f"{tmp_path}/one/logs" in line["see"] for line in lines] == [True, True]
+    assert any((tmp_path / "one" / "logs").iterdir())
+    assert not any((tmp_path / "two").iterdir())
 
 
 @pytest.mark.parametrize("name", ["wandb", "tensorboard", "mlflow", "trackio"])
@@ -732,36 +782,59 @@ def test_what_the_thread_of_trackio_could_not_write_stops_it(tmp_path: Path) -> 
     assert "trackio could not write" in lines[0]["found"]
 
 
+def trackio_told(directory: Path, step: int, cwd: Path, folder: str) -> str:
+    """What trackio and its callback say of a step, in a process: TRACKIO_DIR is read once in it."""
+    code = f"""
+from pathlib import Path
+from rlvr import BuildContext, RunInfo
+from rlvr_trackers.trackio import Trackio, TrackioOptions
+run = RunInfo(id="r1", directory=Path({str(directory)!r}), plugin="toy", algo="grpo", model="m",
+              steps=9, seed=1)
+tracker = Trackio(TrackioOptions(), BuildContext(run_dir=run.directory))
+tracker.run_started(run=run)
+tracker.step_finished(run=run, step={step}, metrics={{"loss": 0.5}})
+tracker.run_finished(run=run, outcome="done")
+"""
+    env = {**os.environ, "TRACKIO_DIR": folder, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, env=env, capture_output=True, text=True,
+        timeout=120, check=False,
+    )  # fmt: skip
+    assert "tracker_stopped" not in done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def trackio_steps(folder: Path) -> list[int]:
+    with closing(sqlite3.connect(folder / "rlvr.db")) as base:
+        return [s for (s,) in base.execute("SELECT step FROM metrics ORDER BY id").fetchall()]
+
+
 def test_trackio_goes_on_in_a_run_that_was_killed_before_it_sent_anything(tmp_path: Path) -> None:
     """Trackio does not know the run then; it gets the name of before, and the lost step."""
     pytest.importorskip("trackio", reason="trackio is not installed")
     (tmp_path / "trackers").mkdir()
     record(tmp_path, range(1, 2))
     kept = tmp_path / "trackers" / "trackio.json"
-    kept.write_text('{"id": "r1-abc", "last": {"metrics": 1, "evaluation": 1}}', encoding="utf-8")
-    told_in_process = f"""
-from pathlib import Path
-from rlvr import BuildContext, RunInfo
-from rlvr_trackers.trackio import Trackio, TrackioOptions
-run = RunInfo(id="r1", directory=Path({str(tmp_path)!r}), plugin="toy", algo="grpo", model="m",
-              steps=9, seed=1)
-tracker = Trackio(TrackioOptions(), BuildContext())
-tracker.run_started(run=run)
-tracker.step_finished(run=run, step=2, metrics={{"loss": 0.5}})
-tracker.run_finished(run=run, outcome="done")
-"""
-    env = {**os.environ, "TRACKIO_DIR": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", told_in_process], env=env, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+    last = {"metrics": 1, "evaluation": 1}
+    kept.write_text(json.dumps({"id": "r1-abc", "last": last}), encoding="utf-8")
 
-    assert "tracker_stopped" not in done.stdout + done.stderr
-    last = {"metrics": 2, "evaluation": 1}
-    assert json.loads(kept.read_text("utf-8")) == {"id": "r1-abc", "last": last}
-    with closing(sqlite3.connect(tmp_path / "rlvr.db")) as base:
-        rows = base.execute("SELECT step FROM metrics ORDER BY id").fetchall()
-    assert [step for (step,) in rows] == [1, 1, 2]
+    trackio_told(tmp_path, 2, tmp_path, str(tmp_path))
+
+    found = json.loads(kept.read_text("utf-8"))
+    assert (found["id"], found["last"]) == ("r1-abc", {"metrics": 2, "evaluation": 1})
+    assert trackio_steps(tmp_path) == [1, 1, 2]
+
+
+def test_a_relative_folder_of_trackio_is_that_of_the_first_start(tmp_path: Path) -> None:
+    """A resume from another working folder goes on there, and says how to show it."""
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    for step, cwd in enumerate(["one", "two"], start=1):
+        (tmp_path / cwd).mkdir()
+        said = trackio_told(tmp_path, step, tmp_path / cwd, "logs")
+        assert f"TRACKIO_DIR={tmp_path}/one/logs trackio show --project rlvr" in said
+
+    assert trackio_steps(tmp_path / "one" / "logs") == [1, 2]
+    assert not any((tmp_path / "two").iterdir())
 
 
 # --- the contract -------------------------------------------------------------------------------
