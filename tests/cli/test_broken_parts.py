@@ -70,7 +70,7 @@ def rlvr_algorithms():
 
 def is_(name):
     if HOW == name + " raises":
-        raise OSError(28, "No space left on device")
+        raise eval(os.environ.get("BROKEN_ERROR", "OSError(28, 'No space left on device')"))
     return HOW == name
 
 
@@ -103,6 +103,13 @@ class Task(ToyTask):
     def reference(self, problem):
         is_("task.reference")
         return "text" if is_("task.reference.type") else super().reference(problem)
+
+    def episode(self, problem):
+        is_("task.episode")
+        return super().episode(problem)
+
+    async def __aexit__(self, *body):
+        is_("task.exit")
 
 
 class Judge(ToyReward):
@@ -281,6 +288,45 @@ def test_a_broken_part_is_named_in_a_few_lines(
         assert re.search(r"OSError: .*No space left on device \(\S*broken\.py:\d+\)", message)
     if how == "advantage raises":
         assert "No space left" in (site.home / "r" / "traceback.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    "error", ["SystemExit(0)", "SystemExit('leaving')", "GeneratorExit()", "BaseException('own')"]
+)
+@pytest.mark.parametrize(
+    "how",
+    ["task.build", "task.problems", "task.episode", "task.exit", "sampler", "advantage", "loss",
+     "checkpointer", "curriculum"],
+)  # fmt: skip
+def test_what_is_no_exception_is_a_fault_of_its_part_too(
+    how: str, error: str, site: PluginSite, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Whatever it raises but Ctrl-C; a run that had begun keeps the checkpoint and traceback."""
+    monkeypatch.setenv("BROKEN", f"{how} raises")
+    monkeypatch.setenv("BROKEN_ERROR", error)
+
+    code = main([*RUN])
+
+    said = capsys.readouterr().err
+    assert code == 3, said
+    assert "Traceback" not in said
+    assert f"rlvr: plugin 'broken', {how.partition('.')[0]} 'broken'" in said
+    assert error.partition("(")[0] in said
+    assert error.partition("(")[0] in (site.home / "r" / "traceback.txt").read_text()
+    if (site.home / "r" / "run.json").exists() and how != "checkpointer":
+        assert any((site.home / "r" / "checkpoints").glob("step-*"))
+
+
+@pytest.mark.parametrize("how", ["task.build", "task.problems", "task.exit"])
+def test_ctrl_c_within_a_part_stays_ctrl_c(
+    how: str, site: PluginSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is nobody's fault."""
+    monkeypatch.setenv("BROKEN", f"{how} raises")
+    monkeypatch.setenv("BROKEN_ERROR", "KeyboardInterrupt()")
+
+    assert main([*RUN]) == 130
 
 
 @pytest.mark.parametrize("how", ["reward", "reward raises"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable
+import types
+from collections.abc import AsyncIterator, Callable, Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,6 +32,7 @@ from rlvr import (
     Unscorable,
 )
 from rlvr.border.abilities import adapted_by, figures_of, metrics_of, probes_of, proven
+from rlvr.border.calls import Border
 from rlvr.border.kinds import curriculum_of
 from rlvr.border.promises import (
     drawer_of,
@@ -393,3 +395,50 @@ def test_a_reference_to_another_problem_is_none() -> None:
     task = giving(ToyTask(), "reference", Trajectory(problem_id="else"))
     with pytest.raises(PartError, match=r"a trajectory of 'else' .*for problem"):
         reference_of(task, PROBLEM)
+
+
+@types.coroutine
+def waits() -> Generator[None]:
+    yield
+
+
+async def leaves() -> None:
+    raise GeneratorExit
+
+
+async def asked(of: Callable[[], Any]) -> None:
+    with Border(ToyTask(), "task", "measure", promised="figures"):
+        await of()
+
+
+def test_a_coroutine_that_is_closed_is_no_fault_of_the_part() -> None:
+    """`GeneratorExit` is that of the part only where the part raised it."""
+    call = asked(waits)
+    call.send(None)
+    call.close()
+
+    with pytest.raises(PartError, match="came: it raised GeneratorExit"):
+        asyncio.run(asked(leaves))
+
+
+def test_figures_that_nobody_wants_any_more_are_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The generator is closed where it waits to give the next one."""
+    task, is_closed = ToyTask(), False
+
+    async def measure(*_: Any, **__: Any) -> AsyncIterator[Metric]:
+        nonlocal is_closed
+        try:
+            yield Metric(name="one", value=1.0, low=0.0, high=1.0, n=1)
+            yield Metric(name="two", value=2.0, low=0.0, high=2.0, n=1)
+        finally:
+            is_closed = True
+
+    async def one() -> None:
+        figures = figures_of(task, ScriptedPolicy(["a"]), "test", 1)
+        await anext(figures)
+        await figures.aclose()
+
+    monkeypatch.setattr(task, "measure", measure)
+    asyncio.run(one())
+
+    assert is_closed

@@ -256,18 +256,19 @@ def test_what_is_no_advice_is_passed_over(came: Any, host: PluginHost) -> None:
     assert "plugin 'odd'" in error.__notes__[0]
 
 
-def test_an_observer_that_leaves_stops_nobody(host: PluginHost) -> None:
-    """`sys.exit` in an announcement is that observer's failure."""
+@pytest.mark.parametrize("kind", [SystemExit, GeneratorExit, BaseException])
+def test_an_observer_that_leaves_stops_nobody(kind: type[BaseException], host: PluginHost) -> None:
+    """`sys.exit` in an announcement is that observer's failure; so is all but Ctrl-C."""
 
     class Leaves:
         @hookimpl
         def rlvr_step_finished(self) -> None:
-            leaves()
+            raise kind
 
     host.register_observer(Leaves(), "leaves")
     failed = host.announce("rlvr_step_finished", run=None, step=1, metrics={})
 
-    assert [(name, type(error)) for name, error in failed] == [("leaves", SystemExit)]
+    assert [(name, type(error)) for name, error in failed] == [("leaves", kind)]
 
 
 def test_entries_of_a_summary_that_are_no_json_are_left_out(

@@ -256,12 +256,13 @@ def test_what_nobody_asks_for_any_more_is_ended() -> None:
     asyncio.run(main())
 
 
-def test_a_failing_episode_sinks_only_itself() -> None:
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit, GeneratorExit, BaseException])
+def test_a_failing_episode_sinks_only_itself(kind: type[BaseException]) -> None:
     """An episode that raises while others work ends with its error; the others are whole."""
     made = 0
 
     async def fail(_text: str) -> None:
-        raise RuntimeError("the tool caught fire")
+        raise kind("the tool caught fire")
 
     async def slow(_text: str) -> None:
         await asyncio.sleep(0.01)
@@ -274,7 +275,7 @@ def test_a_failing_episode_sinks_only_itself() -> None:
     trajectories = [t for group in sample(Tasked(make)) for t in group.trajectories]
     assert [t.finish for t in trajectories] == ["stop", "error", *["stop"] * 4]
     file, line = Path(__file__).name, fail.__code__.co_firstlineno + 1
-    said = f"{Told.__qualname__}: take raised RuntimeError: the tool caught fire ("
+    said = f"{Told.__qualname__}: take raised {kind.__name__}: the tool caught fire ("
     assert said in trajectories[1].error
     assert trajectories[1].error.endswith(f"{file}:{line})")
     assert [len(t.completions) for t in trajectories] == [2, 1, 2, 2, 2, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -62,13 +63,25 @@ async def opened(
     return await enter(stack, build(configured, spec, context))
 
 
+async def _left(part: Any, kind: str, *body: Any) -> Any:
+    """Close a part after the body of the command, whose error it may raise again."""
+    with Border(part, kind, "__aexit__", promised="nothing, as all that it opened is closed"):
+        try:
+            return await part.__aexit__(*body)
+        except BaseException as error:
+            if error is body[1]:
+                return False
+            raise
+
+
 async def enter(stack: AsyncExitStack, part: Any) -> Any:
     """Open a part; the stack closes it in reverse order."""
     kind = kind_of(part)
     at = Border(part, kind, "__aenter__", promised="the part itself, open")
     with at:
-        found = await stack.enter_async_context(part)
+        found = await part.__aenter__()
         fault = fault_of_part(found, kind)
+    stack.push_async_exit(partial(_left, part, kind))
     at.check(fault)
     if type(found) is not type(part):
         same_part(part, found)

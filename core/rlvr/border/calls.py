@@ -7,7 +7,6 @@ Errors that rlvr itself defines pass through; so do Ctrl-C and the cancellation 
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import math
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ import numpy as np
 from attrs import field, frozen
 
 from rlvr.errors import PartError, RlvrError
-from rlvr.plugins.author_error import said
+from rlvr.plugins.author_error import passes, said
 from rlvr.plugins.resolve import load_object
 from rlvr.specs import NamedRecord, PartSpec
 
@@ -90,9 +89,7 @@ class Border:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if error is None or isinstance(error, RlvrError | KeyboardInterrupt | GeneratorExit):
-            return
-        if isinstance(error, asyncio.CancelledError) and is_cancelled():
+        if error is None or isinstance(error, RlvrError) or passes(error):
             return
         raise self.broken(f"it raised {said(error)}", error) from error
 
@@ -178,15 +175,6 @@ def _parts_in(error: BaseException | None) -> Iterator[tuple[PartSpec, str]]:
         owner = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0]
         if (spec := classes.get((str(module), owner))) is not None:
             yield spec, code.co_name
-
-
-def is_cancelled() -> bool:
-    """Whether the running task was cancelled; if not, a part raised the CancelledError itself."""
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no event loop here: nobody can have cancelled it
-        return False
-    return task is not None and task.cancelling() > 0
 
 
 def is_finite(value: object) -> bool:

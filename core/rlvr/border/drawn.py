@@ -13,7 +13,7 @@ import numpy as np
 from rlvr.border.calls import Border, shown
 from rlvr.errors import RlvrError
 from rlvr.parts import EpisodeResult, Tokenizer
-from rlvr.plugins.author_error import said
+from rlvr.plugins.author_error import passes, said
 from rlvr.types import Completion, Finish, Message, Problem, Segment, Trajectory
 
 
@@ -118,7 +118,9 @@ def ids_by(tokenizer: Tokenizer, method: str, *given: Any, **options: Any) -> li
         found = getattr(tokenizer, method)(*given, **options)
     except RlvrError:
         raise
-    except Exception as error:  # the plugin border
+    except BaseException as error:  # the plugin border
+        if passes(error):
+            raise
         raise MisfitError(at.sentence(f"it raised {said(error)}")) from error
     at.check(fault_of_ids(found, tokenizer.vocab_size))
     return list(found)

@@ -86,7 +86,7 @@ def main(argv: list[str] | None = None) -> int:
         if isinstance(leaving.code, str):
             say(leaving.code)
         return leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
-    except Exception as error:  # a bug, unless a plugin knows better
+    except BaseException as error:  # a bug, unless a plugin knows better
         return _report_bug(error, words)
     return code
 
@@ -190,7 +190,7 @@ def _report(error: RlvrError, words: Sequence[str]) -> int:
     )
 
 
-def _report_bug(error: Exception, words: Sequence[str]) -> int:
+def _report_bug(error: BaseException, words: Sequence[str]) -> int:
     from rlvr.border.calls import culprit
     from rlvr.plugins.author_error import said
 

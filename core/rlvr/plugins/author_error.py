@@ -38,6 +38,27 @@ _logged: set[str] = set()
 """Tracebacks in the log so far: each is logged once."""
 
 
+def passes(error: BaseException) -> bool:
+    """
+    Whether no author raised it: Ctrl-C, a run that is cancelled, or a coroutine that is closed.
+
+    Call it in the frame that caught the error: closing raises `GeneratorExit` there, not below.
+    """
+    if isinstance(error, GeneratorExit):
+        return error.__traceback__ is None or error.__traceback__.tb_next is None
+    is_stopped = isinstance(error, asyncio.CancelledError) and _is_cancelled()
+    return is_stopped or isinstance(error, KeyboardInterrupt)
+
+
+def _is_cancelled() -> bool:
+    """Whether the running task was cancelled; if not, a part raised the CancelledError itself."""
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no event loop here: nobody can have cancelled it
+        return False
+    return task is not None and task.cancelling() > 0
+
+
 def said(error: BaseException) -> str:
     """
     Class, text and place of an error in one line; its text may be long, or fail to be made.

@@ -21,6 +21,7 @@ import rlvr.hookspecs as hookspecs
 import rlvr.specs as specs
 from rlvr.errors import PluginError
 from rlvr.heartbeat import say, stdout_to_stderr
+from rlvr.plugins.author_error import passes
 from rlvr.plugins.controls import BUILTIN, Controls
 from rlvr.plugins.discovery import Found, discover
 from rlvr.plugins.loading import broken, load_module, slow_imports_told, specify
@@ -142,7 +143,9 @@ class PluginHost:
             try:
                 results = self._call(hook, status.name, {})
                 offered[hook] = checked(hook, results[0] if results else None, status.name)
-            except (Exception, SystemExit) as error:  # the plugin border
+            except BaseException as error:  # the plugin border
+                if passes(error):
+                    raise
                 self._forget(self._pm.get_plugin(status.name))
                 return broken(status, error, hook)
         for hook, records in offered.items():
@@ -206,7 +209,9 @@ class PluginHost:
         for name in self._listeners(hook):
             try:
                 answers.extend((name, answer) for answer in self._call(hook, name, {}))
-            except (Exception, SystemExit) as error:  # the plugin border
+            except BaseException as error:  # the plugin border
+                if passes(error):
+                    raise
                 answers.append((name, error))
         return answers
 
@@ -234,7 +239,9 @@ class PluginHost:
         for name in self._listeners(hook_name):
             try:
                 self._call(hook_name, name, kwargs)
-            except (Exception, SystemExit) as error:  # the plugin border: the run goes on
+            except BaseException as error:  # the plugin border: the run goes on
+                if passes(error):
+                    raise
                 failures.append((name, error))
         return failures
 
@@ -243,7 +250,9 @@ class PluginHost:
         for name in self._listeners("rlvr_explain_error"):
             try:
                 results = self._call("rlvr_explain_error", name, {"error": error})
-            except (Exception, SystemExit) as failure:  # advice must not hide the error itself
+            except BaseException as failure:  # advice must not hide the error itself
+                if passes(failure):
+                    raise
                 results = [failure]
             if results and isinstance(results[0], specs.Advice):
                 return results[0]

@@ -21,7 +21,7 @@ from rlvr.border.promises import episode_of
 from rlvr.errors import ConfigError, PartError, PrerequisiteError
 from rlvr.log import get
 from rlvr.parts import Episode, EpisodeResult, Policy, Task
-from rlvr.plugins.author_error import log_traceback, said
+from rlvr.plugins.author_error import log_traceback, passes, said
 from rlvr.seeds import seed_of
 from rlvr.types import (
     Completion,
@@ -117,7 +117,7 @@ class _Rollout:
         log.warning("rollout_failed", problem=self.problem.id, error=why)
         self.finish, self.error, self.is_over = "error", why, True
 
-    def broke(self, error: Exception) -> None:
+    def broke(self, error: BaseException) -> None:
         """End this rollout with an error of its episode: class, method, error, place."""
         if isinstance(error, MisfitError):  # a sentence that says it all
             self.fail(str(error))
@@ -136,7 +136,9 @@ class _Rollout:
             prompt = await self._next(policy)
         except (ConfigError, PrerequisiteError, PartError):  # every rollout's: a template, a tool
             raise
-        except Exception as error:  # the plugin border: one episode must not sink the rest
+        except BaseException as error:  # the plugin border: one episode must not sink the rest
+            if passes(error):
+                raise
             self.broke(error)
             return False
         if prompt is None:
@@ -205,7 +207,9 @@ class _Rollout:
             await taken
         except PrerequisiteError:  # the machine's fault, and so every rollout's
             raise
-        except Exception as error:  # the plugin border
+        except BaseException as error:  # the plugin border
+            if passes(error):
+                raise
             self.broke(error)
 
     def close(self) -> None:
@@ -218,7 +222,9 @@ class _Rollout:
             if fault := fault_of_result(result):
                 raise MisfitError(at.sentence(fault))
             self.result = cast(EpisodeResult, result)
-        except Exception as error:  # the plugin border
+        except BaseException as error:  # the plugin border
+            if passes(error):
+                raise
             self.broke(error)
 
     def trajectory(self, policy: Policy, params: SamplingParams) -> Trajectory:

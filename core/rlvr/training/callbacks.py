@@ -17,7 +17,7 @@ from rlvr.errors import counted
 from rlvr.evaluation.contamination import marked
 from rlvr.log import get
 from rlvr.parts import Callback, LearningPart
-from rlvr.plugins.author_error import log_traceback, said
+from rlvr.plugins.author_error import log_traceback, passes, said
 from rlvr.plugins.host import PluginHost
 from rlvr.progress.status import RunStatus
 from rlvr.records.run_directory import RunDir
@@ -71,7 +71,9 @@ class Callbacks:
                 if inspect.iscoroutine(said):
                     said.close()
                     raise TypeError(f"{method} is async; it is a plain method, never awaited")
-            except (Exception, SystemExit) as error:  # the plugin border: the run goes on
+            except BaseException as error:  # the plugin border: the run goes on
+                if passes(error):
+                    raise
                 who = label(part, "callback")
                 self._failed(hook, who, error)
 

@@ -142,14 +142,14 @@ async def _run(
                         with suppress(CheckpointError, PartError):
                             await _save_if_behind(recipe, watch)
                     raise
-                except Exception:  # a bug, ours or a plugin's: what was trained is kept
+                except (Exception, GeneratorExit):  # a bug, or a plugin's: what was trained is kept
                     with suppress(CheckpointError):
                         await _save_if_behind(recipe, watch)
                     raise
             watch.say_if_idle(is_over=True)
             outcome = "done"
             return Finished(directory=directory.path, state=state, reports=watch.reports)
-        except Exception as error:
+        except (Exception, GeneratorExit) as error:
             if isinstance(error, PartError) or not isinstance(error, RlvrError):
                 _keep_traceback(directory)
             refusals = ConfigError | PrerequisiteError | TaskError
@@ -167,7 +167,8 @@ async def _run(
 async def _close(observers: AsyncExitStack) -> None:
     try:
         await observers.aclose()
-    except (Exception, SystemExit) as error:  # the plugin border: it ends no run
+    except RlvrError as failure:  # of a callback: it ends no run
+        error = failure.__cause__ or failure
         log.error("observer_failed", hook="__aexit__", observer=culprit(error), error=said(error))
 
 
@@ -237,11 +238,10 @@ async def _save_if_behind(recipe: Recipe, watch: Callbacks) -> None:
 
 async def _interrupted(recipe: Recipe, watch: Callbacks) -> RunInterruptedError:
     await _save_if_behind(recipe, watch)
-    directory = watch.directory.path
     return RunInterruptedError(
         f"interrupted after step {watch.state.step} of {recipe.steps}.",
         f"a checkpoint was written: {watch.last_checkpoint and watch.last_checkpoint.path}",
-        f"go on with: {rlvr_command('run', '--resume', str(directory))}",
+        f"go on with: {rlvr_command('run', '--resume', str(watch.directory.path))}",
     )
 
 
