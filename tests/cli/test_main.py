@@ -330,6 +330,21 @@ def test_no_command_writes_over_what_it_reads(command, reads, tmp_path, capsys):
     assert "aaaa" in file.read_text()
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, GeneratorExit, BaseException])
+def test_a_bug_is_said_with_its_traceback(kind, monkeypatch, capsys):
+    """Of any class; Python's own end of a process would have no sentence and no exit code."""
+
+    def broken(_args):
+        raise kind("ours")
+
+    monkeypatch.setattr("rlvr.cli.doctor.main", broken)
+
+    assert main(["doctor"]) == 1
+    said = capsys.readouterr().err
+    assert "Traceback" in said
+    assert f"rlvr: this is a bug: {kind.__name__}: ours (exit 1)" in said
+
+
 @pytest.mark.parametrize(
     "words", [["score", "--plugin", "toy", "--golden"], ["doctor"], ["plugins", "check", "torch"]]
 )
