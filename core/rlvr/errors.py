@@ -119,11 +119,12 @@ class RunInterruptedError(RlvrError, RuntimeError):
     exit_code = ExitCode.INTERRUPTED
 
 
-DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 _ALLOW = "run as its owner, or give yourself access: ls -ld PATH shows who has it"
 _OTHER = "give another path: a part of this one is a file, or a link that leads to itself"
 _DO_ABOUT = {errno.EACCES: _ALLOW, errno.EPERM: _ALLOW, errno.ENAMETOOLONG: "give a shorter name"}
 _DO_ABOUT |= {errno.ENOTDIR: _OTHER, errno.ELOOP: _OTHER}
+_DO_ABOUT[errno.EEXIST] = "give another path: something else has this name, or a link to nothing"
 
 
 def refused(error: BaseException) -> RlvrError | None:
@@ -133,7 +134,7 @@ def refused(error: BaseException) -> RlvrError | None:
         return None
     if path and (do := _DO_ABOUT.get(code)):
         return ConfigError(f"{path} was to be used.", f"found: {error.strerror}", do)
-    if code in DISK_TROUBLE and not path:
+    if code in DISK_TROUBLE:
         do = "free space on the disk that they go to, or write elsewhere"
         return CheckpointError("results were to be written.", f"found: {error}", do)
     return None

@@ -63,7 +63,8 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     outside = subprocess.Popen(
         [sys.executable, "-c", "import time; time.sleep(3600)", WORD], env={"SECRET": SECRET}
     )
-    threading.Thread(target=_accept, args=(listener,), daemon=True).start()
+    accepting = threading.Thread(target=_accept, args=(listener,), daemon=True)
+    accepting.start()
     try:
         yield {
             "SECRET": SECRET, "WORD": WORD, "KEY": WORD, "FILES": [str(f) for f in files],
@@ -78,6 +79,8 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
         for file in files:
             file.unlink()
         libc.shmctl(segment, 0, None)
+        listener.shutdown(socket.SHUT_RDWR)  # wakes `accept`, which closing does not
+        accepting.join()
         listener.close()
         abstract.close()
 

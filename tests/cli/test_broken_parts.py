@@ -110,6 +110,9 @@ class Task(ToyTask):
 
     async def __aexit__(self, *body):
         is_("task.exit")
+        if os.environ.get("BROKEN_EXIT") == "raises":
+            raise RuntimeError("closing") from body[1]
+        return os.environ.get("BROKEN_EXIT") == "swallows"
 
 
 class Judge(ToyReward):
@@ -316,6 +319,33 @@ def test_what_is_no_exception_is_a_fault_of_its_part_too(
     assert error.partition("(")[0] in (site.home / "r" / "traceback.txt").read_text()
     if (site.home / "r" / "run.json").exists() and how != "checkpointer":
         assert any((site.home / "r" / "checkpoints").glob("step-*"))
+
+
+@pytest.mark.parametrize("closing", ["swallows", "raises"])
+@pytest.mark.parametrize(
+    ("how", "error", "code"),
+    [
+        ("sampler", "ValueError('first')", 3),
+        ("task.problems", "ValueError('first')", 3),
+        ("sampler", "KeyboardInterrupt()", 130),
+    ],
+)
+def test_a_part_that_is_closed_hides_no_error_of_before(
+    closing: str, how: str, error: str, code: int, site: PluginSite,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """What went wrong first is said; a failure to close after it is in the log."""
+    monkeypatch.setenv("BROKEN", f"{how} raises")
+    monkeypatch.setenv("BROKEN_ERROR", error)
+    monkeypatch.setenv("BROKEN_EXIT", closing)
+
+    assert main([*RUN]) == code
+
+    said = capsys.readouterr().err
+    assert ("part_not_closed" in said) is (closing == "raises"), said
+    assert "first" in said or code == 130
+    record = site.home / "r" / "run.json"
+    assert not record.exists() or '"status": "done"' not in record.read_text()
 
 
 @pytest.mark.parametrize("how", ["task.build", "task.problems", "task.exit"])

@@ -221,12 +221,14 @@ def _weights(checkpoint: Path) -> Path:
     return max((checkpoint / "model").iterdir(), key=lambda path: path.stat().st_size)
 
 
-CHECKPOINT_DAMAGE: dict[str, Callable[[Path], None]] = {
+CHECKPOINT_DAMAGE: dict[str, Callable[[Path], Any]] = {
     "weights cut short": lambda one: os.truncate(_weights(one), 10),
     "weights emptied": lambda one: os.truncate(_weights(one), 0),
     "weights gone": lambda one: _weights(one).unlink(),
     "manifest emptied": lambda one: os.truncate(one / "manifest.json", 0),
     "manifest gone": lambda one: (one / "manifest.json").unlink(),
+    "all gone": lambda one: [shutil.rmtree(one), one.mkdir()],
+    "a file": lambda one: [shutil.rmtree(one), one.write_text("x")],
 }
 
 
@@ -245,6 +247,36 @@ def test_a_damaged_newest_checkpoint_is_passed_by(
     assert re.search(r"run_resumed .*step-000001", shown)
     found = [json.loads(x)["step"] for x in (damaged / "metrics.jsonl").read_text().splitlines()]
     assert found == [*range(1, steps + 1)]
+
+
+@pytest.mark.parametrize("name", CHECKPOINT_DAMAGE)
+def test_what_was_passed_by_is_not_among_those_that_are_kept(
+    name: str, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else the intact ones would go, which it outnumbers or is newer than."""
+    folder = damaged / "checkpoints"
+    for step in (5, 6):
+        ahead = shutil.copytree(folder / "step-000002", folder / f"step-{step:06d}")
+        CHECKPOINT_DAMAGE[name](ahead)
+    (folder / "step-000007").symlink_to("nothing")
+
+    code, shown = said(capsys, "run", "--resume", "runs/one", "run.steps=7", "checkpoint.keep=1")
+
+    assert code == 0, shown
+    assert re.search(r"run_resumed .*step-000002", shown)
+    assert said(capsys, "run", "--resume", "runs/one", "run.steps=7")[0] == 0
+    assert (folder / "step-000007" / "manifest.json").is_file()
+
+
+def test_a_run_without_a_checkpoint_begins_anew_and_says_so(
+    damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It may have been killed before its first one."""
+    shutil.rmtree(damaged / "checkpoints")
+
+    code, shown = said(capsys, "run", "--resume", "runs/one")
+
+    assert (code, "run_begins_anew" in shown) == (0, True), shown
 
 
 @pytest.mark.parametrize("name", CHECKPOINT_DAMAGE)

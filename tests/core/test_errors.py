@@ -27,7 +27,17 @@ def test_an_error_is_one_message_of_three_lines(kind: type[errors.RlvrError]) ->
     assert str(kind(ValueError("another"))) == "another"
 
 
-@pytest.mark.parametrize("code", ["EACCES", "EPERM", "ENAMETOOLONG", "ENOTDIR", "ELOOP"])
+@pytest.mark.parametrize("path", [(), ("there",)])
+@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO"])
+def test_a_disk_that_takes_nothing_is_no_bug(code: str, path: tuple[str, ...]) -> None:
+    """Whether or not the system names the file."""
+    told = errors.refused(OSError(getattr(errno, code), "no", *path))
+
+    assert isinstance(told, errors.CheckpointError)
+    assert str(told).startswith("results were to be written.\n  found: ")
+
+
+@pytest.mark.parametrize("code", ["EACCES", "EPERM", "ENAMETOOLONG", "ENOTDIR", "ELOOP", "EEXIST"])
 def test_a_path_that_the_system_refuses_is_a_mistake(code: str) -> None:
     """Whoever used it; an error that names no path, or tells of a missing one, is a bug."""
     number = getattr(errno, code)

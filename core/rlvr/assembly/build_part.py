@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rlvr.border.calls import Border, article, built, kind_of, same_part
+from rlvr.border.calls import Border, article, built, kind_of, label, same_part
 from rlvr.border.declared import check_declarations
 from rlvr.border.kinds import fault_of_part
 from rlvr.errors import ConfigError
+from rlvr.log import get
 from rlvr.parts import BuildContext
+from rlvr.plugins.author_error import said
 from rlvr.plugins.registry import Registry
 from rlvr.plugins.resolve import load_object
 from rlvr.specs import LossSpec, PartSpec
 
 if TYPE_CHECKING:
     from rlvr.assembly.configured import Configured
+
+log = get(__name__)
 
 
 def build(configured: Configured, spec: PartSpec, context: BuildContext) -> Any:
@@ -63,15 +67,17 @@ async def opened(
     return await enter(stack, build(configured, spec, context))
 
 
-async def _left(part: Any, kind: str, *body: Any) -> Any:
-    """Close a part after the body of the command, whose error it may raise again."""
-    with Border(part, kind, "__aexit__", promised="nothing, as all that it opened is closed"):
-        try:
-            return await part.__aexit__(*body)
-        except BaseException as error:
-            if error is body[1]:
-                return False
+async def _left(part: Any, kind: str, *body: Any) -> None:
+    """Close a part after the body of the command, whose error comes first and is never lost."""
+    try:
+        with Border(part, kind, "__aexit__", promised="nothing, as all that it opened is closed"):
+            await part.__aexit__(*body)
+    except BaseException as error:
+        if body[1] is None:
             raise
+        if body[1] not in (error, error.__cause__):
+            why = said(error.__cause__ or error)
+            log.error("part_not_closed", part=label(part, kind), error=why)
 
 
 async def enter(stack: AsyncExitStack, part: Any) -> Any:

@@ -46,6 +46,8 @@ class FileCheckpointer(Checkpointer):
         self._root = context.run_dir / "checkpoints"
         self._keep = (config or FileCheckpointOptions()).keep
         self._pinned: int | None = None
+        self._saved = -1
+        """The step of the newest that this run wrote: what lies beyond it was passed by."""
 
     def pin(self, step: int | None) -> None:
         """Keep the checkpoint of this step besides the newest ones."""
@@ -78,22 +80,26 @@ class FileCheckpointer(Checkpointer):
             with suppress(OSError):
                 final.chmod(0o700)  # of one that was passed by because nobody may look into it
             shutil.rmtree(final, ignore_errors=True)
+            if final.is_symlink() or final.is_file():
+                final.unlink()
             beside.rename(final)
             _fsync(self._root)
         except OSError as error:
             shutil.rmtree(beside, ignore_errors=True)
-            last = self.list()
+            last = [one for one in self.list() if one.digest]
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written.",
                 f"found: {error.strerror or error}; "
                 f"last good checkpoint: {last[-1].path if last else 'none'}",
                 "free space or choose another --out, then continue with --resume",
             ) from error
+        self._saved = step
         self._prune()
         return Checkpoint(path=final, step=step, digest=seal)
 
     def _prune(self) -> None:
-        for old in self.list()[: -self._keep]:
+        whole = [one for one in self.list() if one.digest and one.step <= self._saved]
+        for old in whole[: -self._keep]:
             if old.step != self._pinned:
                 going = old.path.with_name(f".removing-{old.path.name}")  # never half of one
                 with suppress(OSError):
@@ -115,15 +121,16 @@ class FileCheckpointer(Checkpointer):
             CheckpointError: The folder of checkpoints is unreadable: a run would begin anew.
         """
         try:
-            names = os.listdir(self._root)
+            entries = [one for one in os.scandir(self._root) if one.name.startswith("step-")]
         except FileNotFoundError:
             return []
         except OSError as error:
             raise _unreadable(self._root, str(error)) from error
         found = []
-        for path in (self._root / name for name in names if name.startswith("step-")):
-            number, seal = path.name.partition("-")[2], ""
-            if number.isdecimal():
+        for entry in entries:
+            path, number, seal = Path(entry), entry.name.partition("-")[2], ""
+            is_there = entry.is_dir(follow_symlinks=False) or os.path.exists(entry)
+            if number.isdecimal() and is_there:
                 with suppress(CheckpointError):  # `verify` says it
                     seal = str(_manifest(path).get("seal", ""))
                 found.append(Checkpoint(path=path, step=int(number), digest=seal))

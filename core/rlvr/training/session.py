@@ -198,13 +198,13 @@ def _give_notice(recipe: Recipe) -> None:
 
 def _restore(found: tuple[Checkpoint, RunState] | None, watch: Callbacks) -> None:
     if found is None:
+        log.warning("run_begins_anew", reason="it has no checkpoint")
         watch.directory.truncate_after(-1)
         return
-    newest, state = found
-    watch.state, watch.last_checkpoint = state, newest
-    watch.directory.truncate_after(state.step)
+    watch.last_checkpoint, watch.state = found
+    watch.directory.truncate_after(watch.state.step)
     watch.reports.update(watch.directory.read_evals())
-    log.info("run_resumed", step=state.step, checkpoint=str(newest.path))
+    log.info("run_resumed", step=watch.state.step, checkpoint=str(found[0].path))
 
 
 async def _last_good(recipe: Recipe) -> tuple[Checkpoint, RunState] | None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
 from attrs import frozen
 
@@ -46,7 +47,7 @@ class MLflow(Tracker):
             return self._begin(uri, run, config, known)
         kind, path = local.groups()
         if not (self.options.uri or os.environ.get("MLFLOW_TRACKING_URI")):
-            path = os.path.relpath(path)  # MLflow's default: below the working folder
+            path = os.path.relpath(unquote(path))  # MLflow's default: below the working folder
         file = self.kept_place(path)
         if kind != _SQLITE:
             return self._begin(f"{kind}{file}", run, config, known)
