@@ -111,7 +111,9 @@ class Task(ToyTask):
     async def __aexit__(self, *body):
         is_("task.exit")
         if os.environ.get("BROKEN_EXIT") == "raises":
-            raise RuntimeError("closing") from body[1]
+            raise RuntimeError("closing")
+        if os.environ.get("BROKEN_EXIT") == "raises it again":
+            raise body[1]
         return os.environ.get("BROKEN_EXIT") == "swallows"
 
 
@@ -321,7 +323,7 @@ def test_what_is_no_exception_is_a_fault_of_its_part_too(
         assert any((site.home / "r" / "checkpoints").glob("step-*"))
 
 
-@pytest.mark.parametrize("closing", ["swallows", "raises"])
+@pytest.mark.parametrize("closing", ["swallows", "raises", "raises it again"])
 @pytest.mark.parametrize(
     ("how", "error", "code"),
     [

@@ -75,7 +75,7 @@ async def _left(part: Any, kind: str, *body: Any) -> None:
     except BaseException as error:
         if body[1] is None:
             raise
-        if body[1] not in (error, error.__cause__):
+        if error is not body[1] and error.__cause__ is not body[1]:
             why = said(error.__cause__ or error)
             log.error("part_not_closed", part=label(part, kind), error=why)
 
