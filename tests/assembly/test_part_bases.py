@@ -8,8 +8,9 @@ from typing import Any
 import attrs
 import pytest
 
-from rlvr import BuildContext, Part, PartError, PartSpec, RewardSpec, specs
+from rlvr import BuildContext, Needs, Part, PartError, PartSpec, RewardSpec, specs
 from rlvr.assembly.build_part import build
+from rlvr.border.calls import shown
 from rlvr.border.kinds import BASES, fault_of_part
 from rlvr.plugins.offers import OFFERS
 
@@ -41,6 +42,16 @@ def test_an_object_without_the_base_class_is_no_part(kind: str, came: object) ->
 
     assert f"derive from rlvr.{BASES[kind].__name__}" in fault
     assert fault_of_part(_made(BASES[kind]), kind) == ""
+
+
+@pytest.mark.parametrize("kind", ["advantage", "loss"])
+@pytest.mark.parametrize("needs", [None, {"logprobs"}, Needs])
+def test_needs_are_a_record_of_needs(kind: str, needs: object) -> None:
+    """A set of names, or the class, would be read as what it is not."""
+    part: Any = _made(BASES[kind])
+    part.needs = needs
+
+    assert f"Made.needs = {shown(needs)}, which is no rlvr.Needs" in fault_of_part(part, kind)
 
 
 def _made(base: type[Part]) -> Part:
