@@ -31,6 +31,7 @@ from rlvr.config.core import CORE_OPTIONS, RunOptions
 from rlvr.config.layers import resolve
 from rlvr.plugins.host import PluginHost
 from rlvr.records.lineage import lineage_of
+from rlvr.records.manifest import seal
 from rlvr.records.read_runs import Trained, checkpoints_at, weights_of
 from tests.conftest import PluginSite
 
@@ -107,6 +108,14 @@ def test_a_model_without_a_scheme_is_told_those_that_there_are(
     assert str(caught.value).endswith(do)
 
 
+def save_checkpoint(run: Path, step: int) -> Path:
+    """A checkpoint of no weights, as whole as a run's own."""
+    folder = run / f"checkpoints/step-{step:06d}"
+    (folder / "model").mkdir(parents=True)
+    seal(folder, step, {})
+    return folder
+
+
 @pytest.fixture
 def run_a(importable_site: PluginSite, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run on the toy's starter preset, with two checkpoints, by a backend that is not chosen."""
@@ -114,7 +123,7 @@ def run_a(importable_site: PluginSite, monkeypatch: pytest.MonkeyPatch) -> Path:
     importable_site.add("far", FAR)
     run = Path("runs/a")
     for step in (3, 20):
-        (run / f"checkpoints/step-{step:06d}/model").mkdir(parents=True)
+        save_checkpoint(run, step)
     config = {"run.model": "starter", "run.backend": "far", "run.dataset": ""}
     record = {"id": "a", "task": "builtin/toy", "model_spec": "near:x?y=1", "config": config}
     origin = {"train.lr": "preset starter"}

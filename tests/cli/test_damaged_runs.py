@@ -228,7 +228,9 @@ CHECKPOINT_DAMAGE: dict[str, Callable[[Path], Any]] = {
     "manifest emptied": lambda one: os.truncate(one / "manifest.json", 0),
     "manifest gone": lambda one: (one / "manifest.json").unlink(),
     "all gone": lambda one: [shutil.rmtree(one), one.mkdir()],
+    "a pipe": lambda one: [(one / "manifest.json").unlink(), os.mkfifo(one / "manifest.json")],
     "a file": lambda one: [shutil.rmtree(one), one.write_text("x")],
+    "a link": lambda one: [shutil.rmtree(one), one.symlink_to("nothing")],
 }
 
 
@@ -258,7 +260,6 @@ def test_what_was_passed_by_is_not_among_those_that_are_kept(
     for step in (5, 6):
         ahead = shutil.copytree(folder / "step-000002", folder / f"step-{step:06d}")
         CHECKPOINT_DAMAGE[name](ahead)
-    (folder / "step-000007").symlink_to("nothing")
 
     code, shown = said(capsys, "run", "--resume", "runs/one", "run.steps=7", "checkpoint.keep=1")
 
@@ -266,6 +267,24 @@ def test_what_was_passed_by_is_not_among_those_that_are_kept(
     assert re.search(r"run_resumed .*step-000002", shown)
     assert said(capsys, "run", "--resume", "runs/one", "run.steps=7")[0] == 0
     assert (folder / "step-000007" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize("name", ["weights emptied", "manifest gone", "a link"])
+def test_a_damaged_newest_checkpoint_is_no_model(
+    name: str, damaged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every command that works on a run's model refuses it (exit 6); an older one can be named."""
+    CHECKPOINT_DAMAGE[name](damaged / "checkpoints" / "step-000002")
+    run = ("run", "--plugin", "toy", "--steps", "1", "eval.every=0", "--callback", "none")
+    run += ("--out", "two", "--model")
+
+    for words in (("eval", "--run", "runs/one"), (*run, "runs/one")):
+        code, shown = said(capsys, *words)
+        assert (code, "step-000002 cannot be" in shown) == (6, True), shown
+    assert not Path("two").exists()
+    if name == "a link":
+        code, shown = said(capsys, *run, "runs/one/checkpoints/step-000001")
+        assert code == 0, shown
 
 
 def test_a_run_without_a_checkpoint_begins_anew_and_says_so(

@@ -427,3 +427,23 @@ def test_nothing_stays_open(tmp_path: Path) -> None:
         with owned(tmp_path / "r", makes=True), pytest.raises(RunOwnedError):
             owned(tmp_path / "r").__enter__()
     assert count() == before
+
+
+@pytest.mark.parametrize("makes", [True, False])
+def test_a_full_disk_leaves_no_lock_file(
+    makes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor the folder that was made for it."""
+
+    def full(*args: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    if not makes:
+        (tmp_path / "r").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(ConfigError, match="No space left"), owned(tmp_path / "r", makes=makes):
+            pass
+    assert not (tmp_path / "r").exists()
+    with owned(tmp_path / "r", makes=True):
+        pass

@@ -99,6 +99,17 @@ class Unpicklable(Exception):
         self.lock = threading.Lock()
 
 
+class Leave(BaseException):
+    """No Exception, and none that Python knows."""
+
+
+class Unsayable(RuntimeError):
+    def __str__(self) -> str:
+        raise Leave
+
+    __repr__ = __str__
+
+
 class NoRepr:
     def __repr__(self) -> str:
         raise ValueError
@@ -129,6 +140,8 @@ BROKEN: dict[str, tuple[Callable[[], Any], str]] = {
     "no repr": (NoRepr, "its repr raised ValueError"),
     "a repr that leaves": (Leaving, "its repr raised SystemExit"),
     "a text that leaves": (raises(Leaving()), "its text raised SystemExit"),
+    "a repr that leaves in its own way": (Unsayable, "its repr raised Leave"),
+    "a text that leaves in its own way": (raises(Unsayable()), "its text raised Leave"),
     "a long text": (lambda: "x" * 10**6, "..."),
     "NaN": (lambda: Reward(value=math.nan, score01=1.0), "got value=nan"),
     "infinity": (changed(value=math.inf), "no finite number"),

@@ -194,7 +194,9 @@ def shown(value: object) -> str:
     """A value in one short line, with its type; its repr may fail."""
     try:
         text = " ".join(repr(value)[: 4 * _SHOWN].split())
-    except (Exception, SystemExit) as error:  # the plugin border: its __repr__ is the plugin's
+    except BaseException as error:  # the plugin border: its __repr__ is the plugin's
+        if passes(error):
+            raise
         text = f"(its repr raised {type(error).__name__})"
     short = text if len(text) <= 80 else text[:80] + "..."
     return "None" if value is None else f"{short} ({type(value).__name__})"

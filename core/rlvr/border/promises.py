@@ -7,6 +7,7 @@ else than the function's docstring says.
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from pathlib import Path
@@ -278,4 +279,4 @@ def _fault_of_checkpoint(found: object) -> str:
         return f"a Checkpoint of step {shown(step)}"
     if not isinstance(path, Path):
         return f"a Checkpoint with {shown(path)} as path"
-    return "" if path.exists() else f"a Checkpoint at {path}, where nothing is"
+    return "" if os.path.lexists(path) else f"a Checkpoint at {path}, where nothing is"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,11 +17,9 @@ from rlvr.config.core import CheckpointOptions
 from rlvr.config.fields import option
 from rlvr.errors import CheckpointError
 from rlvr.parts import Backend, BuildContext, Checkpointer
-from rlvr.records.json_lines import object_in
 from rlvr.records.lineage import FILE as TRAINED_ON
+from rlvr.records.manifest import check, read_manifest, seal
 from rlvr.types import Checkpoint
-
-MANIFEST = "manifest.json"
 
 
 @frozen(kw_only=True)
@@ -65,23 +62,18 @@ class FileCheckpointer(Checkpointer):
         try:
             self._root.mkdir(parents=True, exist_ok=True)
             for left in self._root.glob(".*-*"):  # by a run that was killed as it wrote or removed
-                shutil.rmtree(left, ignore_errors=True)
+                _remove(left)
             (beside / "model").mkdir(parents=True)
             await backend.save(beside / "model")
             if lineage := state.get("lineage"):  # so that copied weights still say it
                 (beside / "model" / TRAINED_ON).write_text(json.dumps(lineage), encoding="utf-8")
-            manifest = {"step": step, "state": dict(state), "files": _hashes(beside)}
-            seal = _seal(manifest)
-            text = json.dumps({**manifest, "seal": seal}, indent=2, sort_keys=True)
-            (beside / MANIFEST).write_text(text, encoding="utf-8")
+            digest = seal(beside, step, state)
             for path in beside.rglob("*"):
                 _fsync(path)
             final = self._root / f"step-{step:06d}"
             with suppress(OSError):
                 final.chmod(0o700)  # of one that was passed by because nobody may look into it
-            shutil.rmtree(final, ignore_errors=True)
-            if final.is_symlink() or final.is_file():
-                final.unlink()
+            _remove(final)
             beside.rename(final)
             _fsync(self._root)
         except OSError as error:
@@ -95,7 +87,7 @@ class FileCheckpointer(Checkpointer):
             ) from error
         self._saved = step
         self._prune()
-        return Checkpoint(path=final, step=step, digest=seal)
+        return Checkpoint(path=final, step=step, digest=digest)
 
     def _prune(self) -> None:
         whole = [one for one in self.list() if one.digest and one.step <= self._saved]
@@ -104,13 +96,13 @@ class FileCheckpointer(Checkpointer):
                 going = old.path.with_name(f".removing-{old.path.name}")  # never half of one
                 with suppress(OSError):
                     old.path.rename(going)
-                shutil.rmtree(going, ignore_errors=True)
+                _remove(going)
 
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         """Verify a checkpoint, restore the backend from it and give back the state."""
         self.verify(which)
         await backend.load(which.path / "model")
-        state: dict[str, Any] = _manifest(which.path)["state"]
+        state: dict[str, Any] = read_manifest(which.path)["state"]
         return state
 
     def list(self) -> Sequence[Checkpoint]:
@@ -125,15 +117,18 @@ class FileCheckpointer(Checkpointer):
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise _unreadable(self._root, str(error)) from error
+            raise CheckpointError(
+                f"the checkpoints of {self._root} were asked for.",
+                f"found: {error.strerror or error}",
+                "make the folder readable, or start a new run",
+            ) from error
         found = []
         for entry in entries:
-            path, number, seal = Path(entry), entry.name.partition("-")[2], ""
-            is_there = entry.is_dir(follow_symlinks=False) or os.path.exists(entry)
-            if number.isdecimal() and is_there:
+            path, number, digest = Path(entry), entry.name.partition("-")[2], ""
+            if number.isdecimal():
                 with suppress(CheckpointError):  # `verify` says it
-                    seal = str(_manifest(path).get("seal", ""))
-                found.append(Checkpoint(path=path, step=int(number), digest=seal))
+                    digest = str(read_manifest(path).get("seal", ""))
+                found.append(Checkpoint(path=path, step=int(number), digest=digest))
         return sorted(found, key=lambda checkpoint: checkpoint.step)
 
     def verify(self, checkpoint: Checkpoint) -> None:
@@ -143,45 +138,14 @@ class FileCheckpointer(Checkpointer):
         Raises:
             CheckpointError: A file is missing, was added or differs, the manifest included.
         """
-        manifest = _manifest(checkpoint.path)
-        seal = manifest.pop("seal", "")
-        expected, found = dict(manifest["files"]), _hashes(checkpoint.path)
-        if _seal(manifest) != seal or checkpoint.digest not in ("", seal):
-            expected[MANIFEST] = "as it was sealed"
-        wrong = sorted(n for n in {*expected, *found} if expected.get(n) != found.get(n))
-        if wrong:
-            raise CheckpointError(
-                f"the checkpoint {checkpoint.path} cannot be trusted.",
-                f"found: {wrong[0]} is missing or differs from the manifest",
-                "resume from another checkpoint of the run",
-            )
+        check(checkpoint.path, checkpoint.digest)
 
 
-def _manifest(path: Path) -> dict[str, Any]:
-    try:
-        manifest = object_in(path / MANIFEST)
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, str(error)) from error
-    for name, kind in {"step": int, "state": dict, "files": dict}.items():
-        if not isinstance(manifest.get(name), kind):
-            raise _unreadable(path, f'no "{name}" as it was written')
-    return manifest
-
-
-def _unreadable(path: Path, found: str) -> CheckpointError:
-    return CheckpointError(
-        f"the checkpoint {path} cannot be read.",
-        f"found in {MANIFEST}: {found}",
-        "resume from another checkpoint of the run",
-    )
-
-
-def _hashes(root: Path) -> dict[str, str]:
-    return {
-        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(root.rglob("*"))
-        if path.is_file() and path.name != MANIFEST
-    }
+def _remove(path: Path) -> None:
+    """A folder, a file or a link, as far as one may."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink()
 
 
 def _fsync(path: Path) -> None:
@@ -190,7 +154,3 @@ def _fsync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _seal(manifest: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()

@@ -166,7 +166,9 @@ def _text_of(error: BaseException) -> str:
     try:
         has_line = isinstance(error, SyntaxError) and error.filename  # and its text says it too
         text = " ".join(str(error.args[0] if has_line else error).split())
-    except (Exception, SystemExit) as second:  # the plugin border: its __str__ is the plugin's
+    except BaseException as second:  # the plugin border: its __str__ is the plugin's
+        if passes(second):
+            raise
         text = f"(its text raised {type(second).__name__})"
     short = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return f"{type(error).__name__}: {short}" if short else type(error).__name__

@@ -26,7 +26,7 @@ import rlvr
 from rlvr.errors import PluginError
 from rlvr.heartbeat import say
 from rlvr.install import pip_install
-from rlvr.plugins.author_error import said
+from rlvr.plugins.author_error import passes, said
 from rlvr.plugins.discovery import Found
 from rlvr.plugins.status import PluginStatus
 
@@ -144,7 +144,9 @@ def _stated_api(module_name: str) -> int | None:
             return None
         with open(spec.origin, encoding="utf-8") as file:
             match = _STATED_API.search(file.read())
-    except (Exception, SystemExit):  # its package may be as broken as itself
+    except BaseException as error:  # its package may be as broken as itself
+        if passes(error):
+            raise
         return None
     return int(match.group(1)) if match else None
 
@@ -180,7 +182,9 @@ def specify(
             specs = own_hookspecs(module, status.name)
             if specs is not None:
                 pm.add_hookspecs(specs)
-        except (Exception, SystemExit) as error:  # the plugin border
+        except BaseException as error:  # the plugin border
+            if passes(error):
+                raise
             return broken(status, error, "its own hooks"), None
     return status, module
 

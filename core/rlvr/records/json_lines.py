@@ -102,6 +102,8 @@ def object_in(path: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: It cannot be read, or holds none.
     """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise ValueError("no file")
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except RecursionError as error:

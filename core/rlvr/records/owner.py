@@ -178,6 +178,7 @@ def _take(directory: Path, *, makes: bool) -> tuple[Lock, dict[str, Any] | None]
                 if is_taken:
                     if lock.is_local:
                         _check_elsewhere(directory, found)
+                    undo.callback(lock.release)  # a full disk leaves no empty lock file
                     lock.write(_record(directory))
                     undo.pop_all()
                     return lock, found

@@ -12,6 +12,7 @@ from attrs import field, frozen
 from rlvr.errors import CheckpointError, ConfigError, UnknownNameError
 from rlvr.install import rlvr_command
 from rlvr.records.json_lines import object_in, read_lines
+from rlvr.records.manifest import check
 from rlvr.records.owner import is_running
 from rlvr.records.run_directory import RunDir
 from rlvr.suggest import did_you_mean
@@ -107,24 +108,26 @@ def weights_of(model: str) -> str:
     That is `SCHEME:FOLDER`, by the scheme of the model that the run started from.
 
     Raises:
-        CheckpointError: The run has no such checkpoint.
+        CheckpointError: The run has no such checkpoint, or it cannot be trusted.
         ConfigError: Its `run.json` cannot be read, or names no scheme.
     """
     if not is_run(model):
         return model
     trained = trained_at(Path(model))
     record = RunDir.open(trained.run).read_run()
-    saved = [place / "model" for place in checkpoints_at(trained) if (place / "model").exists()]
+    saved = [place for place in checkpoints_at(trained) if os.path.lexists(place)]
     if not saved:
         raise without_checkpoint(trained)
+    check(saved[-1])
+    weights = saved[-1] / "model"
     scheme, colon, _ = str(record.get("model_spec") or record["config"]["run.model"]).partition(":")
     if not colon:
         raise ConfigError(
             f"the model of the run {trained.run} was asked for.",
             f"found: no kind of model in run.json, but {scheme!r}",
-            f"write it with its kind: SCHEME:{saved[-1]}",
+            f"write it with its kind: SCHEME:{weights}",
         )
-    return f"{scheme}:{saved[-1]}"
+    return f"{scheme}:{weights}"
 
 
 def without_checkpoint(trained: Trained) -> CheckpointError:

@@ -64,7 +64,7 @@ def check_ahead(configured: Configured, directory: Path) -> None:
     spec, steps = configured.chosen.checkpointer, configured.run.steps
     assert spec is not None, "configure(needs='run') finds one"
     checkpointer = build(configured, spec, build_context(configured, directory))
-    done = max((checkpoint.step for checkpoint in checkpoints_of(checkpointer)), default=0)
+    done = max((one.step for one in checkpoints_of(checkpointer) if one.digest), default=0)
     if done > steps:
         raise ConfigError(
             f"the run {directory} was to be resumed with run.steps={steps} "

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import sys
 import warnings
@@ -14,6 +16,7 @@ import transformers
 from rlvr_process import run_rlvr
 
 from rlvr import BackendError, ConfigError, PrerequisiteError
+from rlvr.records.manifest import seal
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.models.export import export, find_model
 from rlvr_torch.models.gpt2 import GPT2
@@ -415,6 +418,7 @@ def test_export_of_a_run(model, tokenizer, tmp_path):
             model.ln_f.bias.fill_(step)
         save_net(model, tokenizer, folder)
         (folder / "training.pt").write_bytes(b"state")
+        seal(folder.parent, step, {})
     (tmp_path / "run" / "run.json").write_text('{"config": {"run.model": "gpt2:new"}}')
     words = ("torch", "export", str(tmp_path / "run"), "--out", str(tmp_path / "out"), "--json")
     done = run_rlvr(*words, timeout_s=240)
@@ -426,6 +430,29 @@ def test_export_of_a_run(model, tokenizer, tmp_path):
     with torch.no_grad():
         assert (theirs(tokens).logits - model(tokens)).abs().max() < 1e-4
     assert find_model(tmp_path / "run" / "checkpoints" / "step-999999").parent.name == "step-999999"
+
+
+@pytest.mark.parametrize("was_there", [True, False])
+def test_an_export_that_fails_leaves_no_half_model(
+    was_there, model, tokenizer, tmp_path, monkeypatch
+):
+    """Of a disk that is full after one file, nothing stays; the folder is as it was."""
+    (tmp_path / "whole").mkdir()
+    save_net(model, tokenizer, tmp_path / "whole")
+    out = tmp_path / "out"
+    if was_there:
+        out.mkdir()
+    copy = shutil.copy2
+
+    def full_disk(source, target):
+        if any(out.iterdir()):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        copy(source, target)
+
+    monkeypatch.setattr(shutil, "copy2", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        export(tmp_path / "whole", out)
+    assert (out.exists(), list(out.glob("*"))) == (was_there, [])
 
 
 def test_export_refuses_what_it_would_overwrite(model, tokenizer, tmp_path):

@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -17,8 +18,9 @@ from rlvr import RunInfo, option
 from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
 
 _REFUSED = re.compile(r"[^\w\-. :/]|^/|/(?=/|$)|(?<![^/])\.+", re.ASCII)
-_SQLITE = "sqlite:///"
-_LOCAL = re.compile(rf"({_SQLITE}|file:|)(?!databricks$|uc$|[\w+.-]+:)(.+)")
+_LOCAL = re.compile(
+    r"(sqlite(?:\+\w+)?:///|file:|)(?!databricks$|uc$|[\w+.-]+:)(.+)", re.IGNORECASE
+)
 """A place on this machine: what stands before its path, and the path."""
 _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
@@ -42,20 +44,19 @@ class MLflow(Tracker):
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Make the experiment and a run in it, or take up the run of before."""
-        uri = self.options.uri or self.library.get_tracking_uri()
-        if (local := _LOCAL.fullmatch(uri)) is None:
+        asked = self.options.uri or os.environ.get("MLFLOW_TRACKING_URI", "")
+        uri = asked or self.library.get_tracking_uri()
+        if local := _LOCAL.fullmatch(uri):
+            kind, path = local.groups()
+            path = os.path.abspath(path if asked else unquote(path))  # MLflow quotes its default
+            uri = self.kept_place(asked, f"{kind.lower()}{path}")
+        if not uri.startswith("sqlite"):
             return self._begin(uri, run, config, known)
-        kind, path = local.groups()
-        if not (self.options.uri or os.environ.get("MLFLOW_TRACKING_URI")):
-            path = os.path.relpath(unquote(path))  # MLflow's default: below the working folder
-        file = self.kept_place(path)
-        if kind != _SQLITE:
-            return self._begin(f"{kind}{file}", run, config, known)
-        folder = os.open(writable(file.parent), os.O_RDONLY)
+        folder = os.open(writable(Path(uri.partition("///")[2]).parent), os.O_RDONLY)
         try:  # MLflow makes the tables of a new file: two processes at once fail, or break it
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(folder, fcntl.LOCK_EX)
-            return self._begin(f"{_SQLITE}{file}", run, config, known)
+            return self._begin(uri, run, config, known)
         finally:
             os.close(folder)
 

@@ -148,10 +148,16 @@ class Tracker(Callback):
 
     # --- for its use ----------------------------------------------------------------------------
 
-    def kept_place(self, asked: str) -> Path:
-        """The absolute path that `asked` meant at the run's first start: a resume goes on there."""
+    def kept_place(self, asked: str, now: str = "") -> str:
+        """
+        The place that `asked` meant at the run's first start: a resume goes on there.
+
+        Args:
+            asked: As a person wrote it, "" a library's default.
+            now: What it means today; "": the absolute path.
+        """
         places = self._kept.setdefault("places", {})
-        return Path(places.setdefault(asked, os.path.abspath(asked)))
+        return str(places.setdefault(asked, now or os.path.abspath(asked)))
 
     # --- what the run tells ---------------------------------------------------------------------
 

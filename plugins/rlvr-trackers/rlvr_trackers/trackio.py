@@ -8,6 +8,7 @@ import secrets
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from attrs import frozen
@@ -35,6 +36,8 @@ class Trackio(Tracker):
     def __init__(self, config: Any, context: BuildContext) -> None:
         """Import trackio, which reads TRACKIO_DIR at its first import: as the run's first start."""
         asked = self._asked = os.environ.get("TRACKIO_DIR", "")
+        if asked:
+            os.environ["TRACKIO_DIR"] = os.path.abspath(asked)
         if asked and context.run_dir is not None:
             with suppress(OSError, ValueError, LookupError, TypeError):
                 kept = (context.run_dir / "trackers" / "trackio.json").read_text(encoding="utf-8")
@@ -49,9 +52,12 @@ class Trackio(Tracker):
         """Open a run. Trackio takes runs up by name, so the name ends in letters of its own."""
         options = self.options
         if not (options.space or options.url or any(map(os.environ.get, _ELSEWHERE))):
-            writable(self.library.utils.TRACKIO_DIR)
-            if self._asked:
-                self.kept_place(self._asked)
+            now = str(writable(Path(os.path.abspath(self.library.utils.TRACKIO_DIR))))
+            if self._asked and (kept := self.kept_place(self._asked, now)) != now:
+                raise OSError(
+                    f"the run's files lie in {kept}, and trackio writes to {now} in this process, "
+                    "where it was imported before; resume the run in a process of its own"
+                )
         own = f"{options.name or run.id}-{secrets.token_hex(3)}"
         self._name = known or own
         self._run = self.library.init(
@@ -93,7 +99,7 @@ class Trackio(Tracker):
         options = self.options
         local = f"trackio show --project {shlex.quote(options.project)}"
         if self._asked:
-            local = f"TRACKIO_DIR={shlex.quote(str(self.kept_place(self._asked)))} {local}"
+            local = f"TRACKIO_DIR={shlex.quote(self.kept_place(self._asked))} {local}"
         return f"{options.url or options.space or local}, run {self._name}"
 
     def _check(self) -> None:

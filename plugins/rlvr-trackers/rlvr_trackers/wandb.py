@@ -60,7 +60,8 @@ class Wandb(Tracker):
         )
         before = os.environ.get("WANDB_SERVICE")
         asked = options.folder or os.environ.get("WANDB_DIR")
-        self._folder = writable(self.kept_place(asked) if asked else run.directory / "trackers")
+        kept = run.directory / "trackers" if not asked else Path(self.kept_place(asked))
+        self._folder = writable(kept)
         self._run = self.library.init(
             project=options.project,
             entity=options.entity or None,

@@ -641,11 +641,7 @@ class _FakeMLflow(MLflow):
     def __init__(self, uri: str) -> None:
         super().__init__(MLflowOptions(uri=uri), BuildContext())
         entities = SimpleNamespace(Param=lambda *_: None, Metric=lambda *_: None)
-        self.library = SimpleNamespace(
-            MlflowClient=_Client,
-            entities=entities,
-            get_tracking_uri=lambda: f"sqlite:///{Path.cwd()}/mlflow.db",
-        )
+        self.library = SimpleNamespace(MlflowClient=_Client, entities=entities)
 
 
 def test_runs_that_begin_at_once_make_the_tables_of_mlflow_one_after_the_other(
@@ -691,12 +687,15 @@ def test_a_relative_place_is_that_of_the_first_start(
 def test_the_default_of_mlflow_is_that_of_the_first_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MLflow's own is a file of the working folder, from the root; a server is none."""
+    """MLflow's own is a file of the working folder, by what lies there; a server is none."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    for step, cwd in enumerate(["one", "two"]):
+    for step, (cwd, default) in enumerate([("one", "mlflow.db"), ("two", "mlruns/mlflow.db")]):
         (tmp_path / cwd).mkdir()
         monkeypatch.chdir(tmp_path / cwd)
-        told(_FakeMLflow(""), tmp_path, range(step, step + 1))
+        tracker = _FakeMLflow("")
+        place = f"sqlite:///{Path.cwd()}/{default}"
+        tracker.library.get_tracking_uri = lambda place=place: place
+        told(tracker, tmp_path, range(step, step + 1))
     told(_FakeMLflow("databricks"), tmp_path, range(2, 3))
     told(_FakeMLflow("http://localhost:5000"), tmp_path, range(3, 4))
 
@@ -732,6 +731,16 @@ def test_a_relative_folder_of_a_real_tracker_is_that_of_the_first_start(
     assert [f"{tmp_path}/one/logs" in line["see"] for line in lines] == [True, True]
     assert any((tmp_path / "one" / "logs").iterdir())
     assert not any((tmp_path / "two").iterdir())
+
+
+@pytest.mark.parametrize("uri", ["SQLite:///m.db", "sqlite+pysqlite:///m.db", "FILE:m.db", "m.db"])
+def test_each_way_to_name_a_file_is_a_place_here(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Schemes have no case, and SQLite several drivers."""
+    monkeypatch.chdir(tmp_path)
+    told(_FakeMLflow(uri), tmp_path, range(1))
+    assert _Client.opened[-1] == uri.removesuffix("m.db").lower() + str(tmp_path / "m.db")
 
 
 @pytest.mark.parametrize("name", ["wandb", "tensorboard", "mlflow", "trackio"])
@@ -835,6 +844,38 @@ def test_a_relative_folder_of_trackio_is_that_of_the_first_start(tmp_path: Path)
 
     assert trackio_steps(tmp_path / "one" / "logs") == [1, 2]
     assert not any((tmp_path / "two").iterdir())
+
+
+def test_trackio_goes_on_in_no_other_place_than_it_began(tmp_path: Path) -> None:
+    """It reads TRACKIO_DIR once in a process: where it is another one by then, that is said."""
+    pytest.importorskip("trackio", reason="trackio is not installed")
+    (tmp_path / "two" / "trackers").mkdir(parents=True)
+    kept = {"id": "r1-abc", "last": {}, "places": {"logs": str(tmp_path / "before")}}
+    (tmp_path / "two" / "trackers" / "trackio.json").write_text(json.dumps(kept))
+    code = f"""
+import os
+from pathlib import Path
+from rlvr import BuildContext, RunInfo
+from rlvr_trackers.trackio import Trackio, TrackioOptions
+for name in ("one", "two"):
+    run = RunInfo(id=name, directory=Path({str(tmp_path)!r}) / name, plugin="toy", algo="grpo",
+                  model="m", steps=9, seed=1)
+    run.directory.mkdir(exist_ok=True)
+    os.chdir(run.directory)
+    tracker = Trackio(TrackioOptions(), BuildContext(run_dir=run.directory))
+    tracker.run_started(run=run)
+    tracker.step_finished(run=run, step=1, metrics={{"loss": 0.5}})
+    tracker.run_finished(run=run, outcome="done")
+"""
+    env = {**os.environ, "TRACKIO_DIR": "logs", "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    said = done.stdout + done.stderr
+    assert f"TRACKIO_DIR={tmp_path}/one/logs trackio show" in said
+    assert "process of its own" in said
+    assert trackio_steps(tmp_path / "one" / "logs") == [1]
+    assert not (tmp_path / "two" / "logs").exists()
 
 
 # --- the contract -------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from attrs import evolve
@@ -75,19 +76,32 @@ def export(model: Path, out: Path, *, merge: bool = False, base: str = "") -> di
             f"the model was to be written into {out}\n"
             f"  found: {'files in it' if out.is_dir() else 'a file'}\n  give an empty folder"
         )
+    was_there = out.exists()
+    try:
+        kind = _write(source, out, merge, base)
+    except BaseException:  # half a model would be taken for one
+        for path in out.glob("*"):
+            path.unlink()
+        if not was_there:
+            with suppress(FileNotFoundError):
+                out.rmdir()
+        raise
+    return {"source": str(source), "out": str(out), "kind": kind}
+
+
+def _write(source: Path, out: Path, merge: bool, base: str) -> str:
+    """Write the files; gives the kind of model that they are."""
     is_adapter = (source / ADAPTER_CONFIG).is_file()
     if is_adapter and merge:
         _merge(source, out, base)
-        kind = "merged model"
-    else:
-        if is_adapter:
-            read_adapter_config(source)
-        out.mkdir(parents=True, exist_ok=True)
-        for path in source.iterdir():
-            if path.is_file() and path.name not in _NOT_THE_MODEL:
-                shutil.copy2(path, out / path.name)
-        kind = "adapter" if is_adapter else "model"
-    return {"source": str(source), "out": str(out), "kind": kind}
+        return "merged model"
+    if is_adapter:
+        read_adapter_config(source)
+    out.mkdir(parents=True, exist_ok=True)
+    for path in source.iterdir():
+        if path.is_file() and path.name not in _NOT_THE_MODEL:
+            shutil.copy2(path, out / path.name)
+    return "adapter" if is_adapter else "model"
 
 
 def find_model(path: Path) -> Path:
