@@ -6,15 +6,16 @@ import asyncio
 import contextvars
 import signal
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any, TypeVar
 
 from rlvr.heartbeat import say
 
 __all__ = ["all_of", "as_they_end"]
 
+Opened = TypeVar("Opened")
 Result = TypeVar("Result")
 
 
@@ -43,6 +44,29 @@ async def as_they_end(work: Iterable[Coroutine[Any, Any, Result]]) -> AsyncGener
             yield await task
     finally:
         await end(tasks)
+
+
+Broken = Exception | KeyboardInterrupt | None
+
+
+async def kept(
+    opening: AbstractAsyncContextManager[Opened], work: Callable[[Opened], Awaitable[Result]]
+) -> tuple[Result, Broken]:
+    """The result of the work, and what was raised as its parts were closed: it loses no result."""
+    results = list[Result]()
+    try:
+        async with opening as opened:
+            results.append(await work(opened))
+    except asyncio.CancelledError:
+        if not results or (current := asyncio.current_task()) is None:
+            raise
+        current.uncancel()
+        return results[0], KeyboardInterrupt()
+    except (Exception, KeyboardInterrupt) as error:
+        if not results:
+            raise
+        return results[0], error
+    return results[0], None
 
 
 def run_blocking(main: Callable[[], Coroutine[Any, Any, Result]], *, then: str = "") -> Result:

@@ -134,6 +134,11 @@ def refused(error: BaseException) -> RlvrError | None:
         return None
     if path and (do := _DO_ABOUT.get(code)):
         return ConfigError(f"{path} was to be used.", f"found: {error.strerror}", do)
+    if code == errno.EIO:  # of a read or a write
+        do = "look at the disk that it lies on, or use another"
+        return CheckpointError(
+            f"{path or 'a file'} was to be used.", f"found: {error.strerror}", do
+        )
     if code in DISK_TROUBLE:
         do = "free space on the disk that they go to, or write elsewhere"
         return CheckpointError("results were to be written.", f"found: {error}", do)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -75,12 +76,12 @@ def test_a_removal_that_is_cut_off_leaves_no_half_checkpoint(
     for step in (1, 2):
         asyncio.run(keeper.save(step, {"step": step}, TinyBackend()))
 
-    def killed(path: Path, **_: object) -> None:
+    def killed(path: Path) -> None:
         if "step-000001" in path.name:
             next(p for p in (path / "model").rglob("*") if p.is_file()).unlink()
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("shutil.rmtree", killed)
+    monkeypatch.setattr("rlvr.builtin.file_checkpoints._remove", killed)
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(keeper.save(3, {"step": 3}, TinyBackend()))
 
@@ -96,3 +97,43 @@ def test_only_the_newest_are_kept(tmp_path: Path) -> None:
         asyncio.run(keeper.save(step, {"step": step}, TinyBackend()))
 
     assert [c.step for c in keeper.list()] == [999_999, 1_000_000]
+
+
+def weights_of(checkpoint: Path) -> Path:
+    return next(path for path in (checkpoint / "model").rglob("*") if path.is_file())
+
+
+def test_a_damaged_one_is_never_kept_in_place_of_an_intact_one(tmp_path: Path) -> None:
+    """Also where its manifest is whole, later ones pass its step, and the process is another."""
+    for step in (10, 12):
+        asyncio.run(checkpointer(tmp_path).save(step, {"step": step}, TinyBackend(seed=step)))
+    weights_of(tmp_path / "checkpoints" / "step-000012").write_bytes(b"cut")
+
+    asyncio.run(checkpointer(tmp_path).save(15, {"step": 15}, TinyBackend(seed=15)))
+    checkpointer(tmp_path).pin(None)
+    assert [c.step for c in checkpointer(tmp_path).list()] == [10, 12, 15]
+    asyncio.run(checkpointer(tmp_path).save(20, {"step": 20}, TinyBackend(seed=20)))
+    assert [c.step for c in checkpointer(tmp_path).list()] == [15, 20]
+
+
+def test_a_copy_under_another_step_is_not_trusted(tmp_path: Path) -> None:
+    """The run would go on from an older state than it says."""
+    keeper = checkpointer(tmp_path)
+    good = asyncio.run(keeper.save(4, {"step": 4}, TinyBackend()))
+    shutil.copytree(good.path, good.path.with_name("step-000009"))
+
+    keeper.verify(good)
+    with pytest.raises(CheckpointError, match=r"manifest\.json"):
+        keeper.verify(keeper.list()[-1])
+
+
+@pytest.mark.parametrize("change", ["file", "link to nothing"])
+def test_what_is_no_folder_of_checkpoints_is_no_empty_one(change: str, tmp_path: Path) -> None:
+    """Such as of a disk that is not mounted: a run would begin anew, and lose its record."""
+    folder = tmp_path / "checkpoints"
+    if change == "file":
+        folder.touch()
+    else:
+        folder.symlink_to("scratch")
+    with pytest.raises(CheckpointError, match="checkpoints"):
+        checkpointer(tmp_path).list()

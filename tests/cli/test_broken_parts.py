@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 
 import attrs
 import pytest
 
+import rlvr
 from rlvr.cli.main import main
 from tests.conftest import PluginSite
 
@@ -295,6 +297,80 @@ def test_a_broken_part_is_named_in_a_few_lines(
         assert "No space left" in (site.home / "r" / "traceback.txt").read_text()
 
 
+SHAPES = {
+    "a function": """
+        @rlvr.loss(importance_weighted=False)
+        def made(data, logprobs, outputs):
+            BODY
+    """,
+    "inherited": """
+        class Base(Loss):
+            importance_weighted = False
+            def __call__(self, data, logprobs, outputs):
+                BODY
+        class made(Base):
+            def __init__(self, config, context):
+                pass
+    """,
+    "of a factory": """
+        def made(config, context):
+            class Inner(Loss):
+                importance_weighted = False
+                def __call__(this, data, logprobs, outputs):
+                    BODY
+            return Inner()
+    """,
+    "decorated": """
+        def wrapped(function):
+            return lambda *given: function(*given)
+        class made(Loss):
+            importance_weighted = False
+            def __init__(self, config, context):
+                pass
+            @wrapped
+            def __call__(self, data, logprobs, outputs):
+                BODY
+    """,
+}
+ONE_LOSS = """
+import rlvr
+from rlvr import hookimpl, Loss
+from rlvr.specs import AlgorithmSpec, LossSpec
+
+RLVR_API = rlvr.API_VERSION
+
+@hookimpl
+def rlvr_losses():
+    yield LossSpec(name="shape", target=__name__ + ":made")
+
+@hookimpl
+def rlvr_algorithms():
+    yield AlgorithmSpec(name="shape", sampler="group", advantage="group", loss="shape")
+"""
+
+
+@pytest.mark.parametrize("body", ["raise ValueError('mine')", "next(iter(()))"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_loss_of_any_shape_is_named_and_not_the_backend_that_calls_it(
+    shape: str, body: str, site_here: PluginSite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where Python turns its StopIteration into another error, in the backend's generator."""
+    source = ONE_LOSS + textwrap.dedent(SHAPES[shape]).replace("BODY", body)
+    file = site_here.add("shape", source)
+    words = [word.replace("broken", "toy") for word in RUN]
+    words[words.index("--algo") + 1] = "shape"
+    words = [w for w in words if w != "run.checkpointer=toy"]
+    at = words.index("--curriculum")
+    del words[at : at + 2]
+
+    assert main(words) == 3
+
+    said = capsys.readouterr().err
+    assert "plugin 'shape', loss 'shape' did not keep its promise: __call__" in said
+    line = 1 + source.splitlines().index(next(x for x in source.splitlines() if body in x))
+    assert f"{file.name}:{line})" in said
+
+
 @pytest.mark.parametrize(
     "error", ["SystemExit(0)", "SystemExit('leaving')", "GeneratorExit()", "BaseException('own')"]
 )
@@ -359,6 +435,33 @@ def test_ctrl_c_within_a_part_stays_ctrl_c(
     monkeypatch.setenv("BROKEN_ERROR", "KeyboardInterrupt()")
 
     assert main([*RUN]) == 130
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [("ValueError('late')", 3), ("KeyboardInterrupt()", 130)]
+)
+@pytest.mark.parametrize(
+    "words", ["score --golden", "score --completions a.jsonl", "eval --completions a.jsonl"]
+)
+def test_a_part_that_fails_as_it_is_closed_costs_no_result(
+    words: str, error: str, code: int, site: PluginSite,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """What was judged is printed and written; then the error is said. So from Python."""
+    monkeypatch.setenv("BROKEN", "task.exit raises")
+    monkeypatch.setenv("BROKEN_ERROR", error)
+    (site.home / "a.jsonl").write_text('{"id": "toy_a", "completion": "a"}\n')
+
+    assert main([*words.split(), "--plugin", "broken", "--out", "v.jsonl", "--json"]) == code
+
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["problems"] == 4
+    assert len((site.home / "v.jsonl").read_text().splitlines()) in (1, 4)
+    assert ("late" in shown.err) is (code == 3), shown.err
+    if words == "score --golden":
+        with pytest.raises(rlvr.PartError if code == 3 else KeyboardInterrupt):
+            rlvr.score("broken", golden=True, out="w.jsonl")
+        assert len((site.home / "w.jsonl").read_text().splitlines()) == 4
 
 
 @pytest.mark.parametrize("how", ["reward", "reward raises"])

@@ -261,11 +261,12 @@ def test_help_keeps_the_colours_that_argparse_gives_it(
     assert sys.stdout is told
 
 
-def test_a_full_disk_behind_standard_output_is_no_bug():
-    """What was asked, found, and to do; no traceback."""
+@pytest.mark.parametrize("words", [("plugins", "list"), ("--help",), ("score", "--help")])
+def test_a_full_disk_behind_standard_output_is_no_bug(words):
+    """What was asked, found, and to do; no traceback, and the exit code that is told."""
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [*RLVR, "plugins", "list"],
+            [*RLVR, *words],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
@@ -276,6 +277,7 @@ def test_a_full_disk_behind_standard_output_is_no_bug():
     assert done.returncode == 6
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 def test_a_full_disk_behind_standard_error_costs_the_lines_alone(tmp_path):

@@ -538,11 +538,16 @@ def test_a_damaged_run_is_named_and_passed_over(rlvr: Call, tmp_path: Path) -> N
 
 
 def test_resume_refuses_other_problems(rlvr: Call, begun: Path) -> None:
-    """A data set that changed under a run makes it another run (exit 2)."""
+    """A data set that changed under a run makes it another run (exit 2); nothing of it changes."""
     record = json.loads((begun / "run.json").read_text())
     (begun / "run.json").write_text(json.dumps({**record, "dataset_hash": "another"}))
+    before = {p: p.read_bytes() for p in begun.rglob("*") if p.is_file() and p.stat().st_size}
 
     refused = rlvr("run", "--resume", "r", "--steps", "2")
+
+    assert before == {
+        p: p.read_bytes() for p in begun.rglob("*") if p.is_file() and p.stat().st_size
+    }
 
     assert refused.returncode == 2
     assert "other problems" in refused.stderr

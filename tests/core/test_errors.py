@@ -28,13 +28,19 @@ def test_an_error_is_one_message_of_three_lines(kind: type[errors.RlvrError]) ->
 
 
 @pytest.mark.parametrize("path", [(), ("there",)])
-@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EFBIG", "EROFS", "EIO"])
+@pytest.mark.parametrize("code", ["ENOSPC", "EDQUOT", "EFBIG", "EROFS"])
 def test_a_disk_that_takes_nothing_is_no_bug(code: str, path: tuple[str, ...]) -> None:
     """Whether or not the system names the file."""
     told = errors.refused(OSError(getattr(errno, code), "no", *path))
 
     assert isinstance(told, errors.CheckpointError)
     assert str(told).startswith("results were to be written.\n  found: ")
+
+
+def test_a_disk_that_fails_may_have_been_read() -> None:
+    """It is not called full."""
+    told = errors.refused(OSError(errno.EIO, "no", "there"))
+    assert str(told).startswith("there was to be used.\n  found: no\n  look at the disk")
 
 
 @pytest.mark.parametrize("code", ["EACCES", "EPERM", "ENAMETOOLONG", "ENOTDIR", "ELOOP", "EEXIST"])

@@ -63,3 +63,23 @@ def test_a_file_that_is_read_is_not_written_over(name: str, tmp_path: Path) -> N
             pass
     with writing_to(tmp_path / "b.jsonl", given):
         pass
+
+
+@pytest.mark.parametrize("target", ["gone/verdicts.jsonl", "/proc/verdicts.jsonl"])
+def test_a_link_to_where_nothing_can_be_written_is_refused_before_the_work(
+    target: str, tmp_path: Path
+) -> None:
+    """The file is written where the link leads; so it is tried there."""
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    with pytest.raises(ConfigError, match=f"{link}(.|\\n)*No such file"), writing_to(link):
+        pytest.fail("the work began")
+
+
+def test_a_link_to_a_file_that_is_still_to_come_is_written_through(tmp_path: Path) -> None:
+    """The link stays one."""
+    link = tmp_path / "link"
+    link.symlink_to("file")
+    with writing_to(link):
+        write_out(link, "new\n")
+    assert (link.is_symlink(), (tmp_path / "file").read_text()) == (True, "new\n")

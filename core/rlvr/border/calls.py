@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import inspect
 import math
+import traceback
 from collections.abc import Callable, Iterator
-from types import TracebackType
+from types import CodeType, FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -165,16 +166,27 @@ def culprit(error: BaseException) -> str:
 
 
 def _parts_in(error: BaseException | None) -> Iterator[tuple[PartSpec, str]]:
-    """Specs of the parts whose methods stand in a traceback, the innermost first."""
-    classes = {(cls.__module__, cls.__qualname__): spec for (_, cls), spec in _BUILT.items()}
-    trace, codes = (None if error is None else error.__traceback__), []
-    while trace is not None:
-        codes.append((trace.tb_frame.f_globals.get("__name__"), trace.tb_frame.f_code))
-        trace = trace.tb_next
-    for module, code in reversed(codes):
-        owner = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0]
-        if (spec := classes.get((str(module), owner))) is not None:
+    """Specs of the parts whose methods stand in a traceback, the innermost first; causes lie in."""
+    specs = {cls: spec for (_, cls), spec in _BUILT.items()}
+    frames = list[FrameType]()
+    while error is not None:
+        frames += (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        error = error.__cause__
+    for frame in reversed(frames):
+        code = frame.f_code
+        own = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+        if (spec := specs.get(type(own))) is not None and _is_method(code, type(own)):
             yield spec, code.co_name
+
+
+def _is_method(code: CodeType, cls: type) -> bool:
+    """Whether it is a class's own or inherited, perhaps decorated, or made of a function."""
+    owner = code.co_qualname.rpartition(".")[0]
+    return any(
+        base.__qualname__ == owner
+        or any(getattr(value, "__code__", None) is code for value in vars(base).values())
+        for base in cls.__mro__
+    )
 
 
 def is_finite(value: object) -> bool:

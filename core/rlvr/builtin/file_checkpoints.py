@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -43,8 +42,8 @@ class FileCheckpointer(Checkpointer):
         self._root = context.run_dir / "checkpoints"
         self._keep = (config or FileCheckpointOptions()).keep
         self._pinned: int | None = None
-        self._saved = -1
-        """The step of the newest that this run wrote: what lies beyond it was passed by."""
+        self._whole = set[Checkpoint]()
+        """Those that this process wrote, or compared with their manifest."""
 
     def pin(self, step: int | None) -> None:
         """Keep the checkpoint of this step besides the newest ones."""
@@ -71,13 +70,11 @@ class FileCheckpointer(Checkpointer):
             for path in beside.rglob("*"):
                 _fsync(path)
             final = self._root / f"step-{step:06d}"
-            with suppress(OSError):
-                final.chmod(0o700)  # of one that was passed by because nobody may look into it
             _remove(final)
             beside.rename(final)
             _fsync(self._root)
         except OSError as error:
-            shutil.rmtree(beside, ignore_errors=True)
+            _remove(beside)
             last = [one for one in self.list() if one.digest]
             raise CheckpointError(
                 f"the checkpoint of step {step} could not be written.",
@@ -85,18 +82,27 @@ class FileCheckpointer(Checkpointer):
                 f"last good checkpoint: {last[-1].path if last else 'none'}",
                 "free space or choose another --out, then continue with --resume",
             ) from error
-        self._saved = step
+        saved = Checkpoint(path=final, step=step, digest=digest)
+        self._whole.add(saved)
         self._prune()
-        return Checkpoint(path=final, step=step, digest=digest)
+        return saved
 
     def _prune(self) -> None:
-        whole = [one for one in self.list() if one.digest and one.step <= self._saved]
-        for old in whole[: -self._keep]:
-            if old.step != self._pinned:
-                going = old.path.with_name(f".removing-{old.path.name}")  # never half of one
+        found, kept = self.list(), 0
+        for one in reversed(found if len(found) > self._keep else ()):
+            if kept < self._keep:
+                kept += self._is_whole(one)
+            elif one.step != self._pinned:
+                going = one.path.with_name(f".removing-{one.path.name}")  # never half of one
                 with suppress(OSError):
-                    old.path.rename(going)
+                    one.path.rename(going)
                 _remove(going)
+
+    def _is_whole(self, one: Checkpoint) -> bool:
+        if one not in self._whole:
+            with suppress(CheckpointError):
+                self.verify(one)
+        return one in self._whole
 
     async def load(self, which: Checkpoint, backend: Backend) -> dict[str, Any]:
         """Verify a checkpoint, restore the backend from it and give back the state."""
@@ -114,9 +120,9 @@ class FileCheckpointer(Checkpointer):
         """
         try:
             entries = [one for one in os.scandir(self._root) if one.name.startswith("step-")]
-        except FileNotFoundError:
-            return []
         except OSError as error:
+            if not os.path.lexists(self._root):
+                return []
             raise CheckpointError(
                 f"the checkpoints of {self._root} were asked for.",
                 f"found: {error.strerror or error}",
@@ -138,14 +144,20 @@ class FileCheckpointer(Checkpointer):
         Raises:
             CheckpointError: A file is missing, was added or differs, the manifest included.
         """
-        check(checkpoint.path, checkpoint.digest)
+        check(checkpoint.path, checkpoint.digest, checkpoint.step)
+        self._whole.add(checkpoint)
 
 
 def _remove(path: Path) -> None:
-    """A folder, a file or a link, as far as one may."""
-    shutil.rmtree(path, ignore_errors=True)
+    """A folder, a file or a link, also where folders are closed to their owner."""
     with suppress(OSError):
-        path.unlink()
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+            for one in path.iterdir():
+                _remove(one)
+            path.rmdir()
+        else:
+            path.unlink()
 
 
 def _fsync(path: Path) -> None:

@@ -14,11 +14,18 @@ from attrs import frozen
 from rlvr.assembly.compatibility import check_is_judged
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.problems import in_splits
-from rlvr.assembly.recipe import build_context, open_policy_context, open_verifier
+from rlvr.assembly.recipe import (
+    PolicyContext,
+    Verifier,
+    build_context,
+    open_policy_context,
+    open_verifier,
+)
 from rlvr.assembly.trained_model import lineage_at_start, lineage_in, load_last
 from rlvr.border.promises import policy_of, problems_of, unsupported_by
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.eval_figures import Measured, measured
+from rlvr.concurrency import Broken, kept
 from rlvr.config.coerce import names_in
 from rlvr.config.core import EvalOptions
 from rlvr.errors import ConfigError, counted
@@ -27,7 +34,7 @@ from rlvr.evaluation.answers_file import group_answers, none_found, read_answers
 from rlvr.evaluation.breakdown import check_labels
 from rlvr.evaluation.saved import read_judged
 from rlvr.heartbeat import say
-from rlvr.parts import Policy, Task
+from rlvr.parts import BuildContext, Policy, Task
 from rlvr.progress.status import RunStatus
 from rlvr.records.lineage import UNKNOWN
 from rlvr.records.read_runs import trained_at
@@ -66,6 +73,12 @@ class Evaluated:
     max_failures: float | None = None
     counts: Mapping[str, Any] = attrs.field(factory=dict)
     besides: Measured = attrs.field(factory=Measured)
+    unclosed: Broken = None
+
+    @property
+    def broken(self) -> Broken:
+        """What is to be raised once all that was judged is reported."""
+        return self.besides.broken or self.unclosed
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -92,51 +105,61 @@ class Evaluated:
 
 async def sampled(configured: Configured, args: argparse.Namespace) -> Evaluated:
     """A model's answers, judged."""
-    status = RunStatus()
-    context = build_context(configured, None)
-    async with open_policy_context(configured, context, status) as opened:
-        if args.run_dir:
-            trained = trained_at(Path(args.run_dir))
-            await load_last(configured, context, trained.run, opened.backend, trained.checkpoint)
-        options: EvalOptions = configured.options.record("eval")
-        task = opened.task
-        check_is_judged(task, configured.chosen.task.name)
-        problems = _problems(task, options, crossed(args))
-        params = attrs.evolve(
-            opened.params,
-            group_size=options.samples or DEFAULT_SAMPLES,
-            seed=seed_of(configured.run.seed, "evaluate"),
-        )
-        policy = await policy_of(opened.backend)
-        begun = drawn = time.monotonic()
+    context, status = build_context(configured, None), RunStatus()
+    opening = open_policy_context(configured, context, status)
+    found, unclosed = await kept(opening, lambda o: _sampled(o, configured, context, status, args))
+    return attrs.evolve(found, unclosed=unclosed)
 
-        def sampled() -> None:
-            nonlocal drawn
-            drawn = time.monotonic()
 
-        with scoring_progress(status, quiet=args.json):
-            scored = await scored_groups(
-                opened.sampler, policy, task, problems, params, opened.runner, sampled=sampled
-            )
-        judged = time.monotonic()
-        besides = await _measured(task, policy, configured, args)
-        lineage = (
-            lineage_in(trained_at(Path(args.run_dir)))
-            if args.run_dir
-            else lineage_at_start(configured, configured.run.model)
+async def _sampled(
+    opened: PolicyContext,
+    configured: Configured,
+    context: BuildContext,
+    status: RunStatus,
+    args: argparse.Namespace,
+) -> Evaluated:
+    if args.run_dir:
+        trained = trained_at(Path(args.run_dir))
+        await load_last(configured, context, trained.run, opened.backend, trained.checkpoint)
+    options: EvalOptions = configured.options.record("eval")
+    task = opened.task
+    check_is_judged(task, configured.chosen.task.name)
+    problems = _problems(task, options, crossed(args))
+    params = attrs.evolve(
+        opened.params,
+        group_size=options.samples or DEFAULT_SAMPLES,
+        seed=seed_of(configured.run.seed, "evaluate"),
+    )
+    policy = await policy_of(opened.backend)
+    begun = drawn = time.monotonic()
+
+    def sampled() -> None:
+        nonlocal drawn
+        drawn = time.monotonic()
+
+    with scoring_progress(status, quiet=args.json):
+        scored = await scored_groups(
+            opened.sampler, policy, task, problems, params, opened.runner, sampled=sampled
         )
-        return Evaluated(
-            model=args.run_dir or configured.run.model,
-            scored=scored,
-            samples=params.group_size,
-            split=options.split,
-            sample_s=drawn - begun,
-            judge_s=judged - drawn,
-            held=contamination.held_out(problems, lineage),
-            max_failures=configured.options.values["verify.max_failures"],
-            counts={"unsupported": _unsupported(task)},
-            besides=besides,
-        )
+    judged = time.monotonic()
+    besides = await _measured(task, policy, configured, args)
+    lineage = (
+        lineage_in(trained_at(Path(args.run_dir)))
+        if args.run_dir
+        else lineage_at_start(configured, configured.run.model)
+    )
+    return Evaluated(
+        model=args.run_dir or configured.run.model,
+        scored=scored,
+        samples=params.group_size,
+        split=options.split,
+        sample_s=drawn - begun,
+        judge_s=judged - drawn,
+        held=contamination.held_out(problems, lineage),
+        max_failures=configured.options.values["verify.max_failures"],
+        counts={"unsupported": _unsupported(task)},
+        besides=besides,
+    )
 
 
 async def _measured(
@@ -158,45 +181,52 @@ async def from_file(configured: Configured, args: argparse.Namespace) -> Evaluat
         ConfigError: None of them answers one of the problems.
     """
     status = RunStatus()
+    opening = open_verifier(configured, build_context(configured, None), status)
+    found, unclosed = await kept(opening, lambda v: _from_file(v, configured, status, args))
+    return attrs.evolve(found, unclosed=unclosed)
+
+
+async def _from_file(
+    verifier: Verifier, configured: Configured, status: RunStatus, args: argparse.Namespace
+) -> Evaluated:
     source = args.completions if isinstance(args.completions, str) else "completions"
-    async with open_verifier(configured, build_context(configured, None), status) as verifier:
-        check_is_judged(verifier.task, configured.chosen.task.name)
-        options: EvalOptions = configured.options.record("eval")
-        problems = _problems(verifier.task, options, crossed(args))
-        every = {p.id: p for p in [*problems_of(verifier.task, "all"), *problems]}
-        unsupported = _unsupported(verifier.task)
-        answers = [
-            answer
-            for answer in read_answers(args.completions, every, unsupported)
-            if answer.id not in unsupported
-        ]
-        completions = group_answers(answers, problems, _asked_samples(configured))
-        for reason in completions.unusable:
-            say(f"rlvr: {source}: {reason}")
-        if not any(group.trajectories for group in completions.groups):
-            raise none_found(args.completions, "evaluated", len(problems), options.split)
-        begun = time.monotonic()
-        with scoring_progress(status, quiet=args.json):
-            scored = await verifier.runner.groups(completions.groups, is_checked=False)
-        as_wrong = args.missing != "skip"
-        lowest = configured.chosen.reward.bounds[0]
-        counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)
-        return Evaluated(
-            model=source,
-            scored=counted,
-            samples=completions.samples,
-            split=options.split,
-            judge_s=time.monotonic() - begun,
-            held=contamination.held_out([group.problem for group in counted], UNKNOWN),
-            max_failures=configured.options.values["verify.max_failures"],
-            counts={
-                "unsupported": unsupported,
-                "missing": sum(completions.missing.values()),
-                "missing_counts_as": "wrong" if as_wrong else "nothing",
-                "unusable": list(completions.unusable),
-                "surplus": completions.surplus,
-            },
-        )
+    check_is_judged(verifier.task, configured.chosen.task.name)
+    options: EvalOptions = configured.options.record("eval")
+    problems = _problems(verifier.task, options, crossed(args))
+    every = {p.id: p for p in [*problems_of(verifier.task, "all"), *problems]}
+    unsupported = _unsupported(verifier.task)
+    answers = [
+        answer
+        for answer in read_answers(args.completions, every, unsupported)
+        if answer.id not in unsupported
+    ]
+    completions = group_answers(answers, problems, _asked_samples(configured))
+    for reason in completions.unusable:
+        say(f"rlvr: {source}: {reason}")
+    if not any(group.trajectories for group in completions.groups):
+        raise none_found(args.completions, "evaluated", len(problems), options.split)
+    begun = time.monotonic()
+    with scoring_progress(status, quiet=args.json):
+        scored = await verifier.runner.groups(completions.groups, is_checked=False)
+    as_wrong = args.missing != "skip"
+    lowest = configured.chosen.reward.bounds[0]
+    counted = with_missing(scored, completions.samples, lowest, as_wrong=as_wrong)
+    return Evaluated(
+        model=source,
+        scored=counted,
+        samples=completions.samples,
+        split=options.split,
+        judge_s=time.monotonic() - begun,
+        held=contamination.held_out([group.problem for group in counted], UNKNOWN),
+        max_failures=configured.options.values["verify.max_failures"],
+        counts={
+            "unsupported": unsupported,
+            "missing": sum(completions.missing.values()),
+            "missing_counts_as": "wrong" if as_wrong else "nothing",
+            "unusable": list(completions.unusable),
+            "surplus": completions.surplus,
+        },
+    )
 
 
 def judged_before(path: Path, labels: Sequence[str]) -> Evaluated:

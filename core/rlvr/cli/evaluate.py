@@ -90,7 +90,7 @@ def main(args: argparse.Namespace) -> int:
     evaluated, other = prepared(args, host)
     with writing_to(args.out_file, vars(args)):
         this = evaluated()
-        broken = this.besides.broken
+        broken = this.broken
         if other is None or not args.json or broken is not None:
             _print_report(this, args)
         save(this, args)
@@ -98,7 +98,7 @@ def main(args: argparse.Namespace) -> int:
     if other is not None and broken is None:
         sides.append(_asked(other, this, args))
         _print_comparison(this, sides[1], args)
-        broken = sides[1].besides.broken
+        broken = sides[1].broken
     if broken is not None:  # everything that was judged is reported by now
         raise broken
     return _exit_code(sides)

@@ -66,11 +66,15 @@ def main(argv: list[str] | None = None) -> int:
     if argv is None:
         _end_as_ctrl_c()
     _open_streams()
+    return _flushed(_run(words, is_process=argv is None))
+
+
+def _run(words: list[str], is_process: bool) -> int:
     try:
         with plain_lines():
-            code = _dispatch(words, is_process=argv is None)
+            code = _dispatch(words, is_process)
         sys.stdout.flush()
-        if argv is None and are_threads_abandoned():
+        if is_process and are_threads_abandoned():
             sys.stderr.flush()
             os._exit(code)
     except RlvrError as error:
@@ -78,16 +82,29 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("rlvr: interrupted (exit 130)")
         return ExitCode.INTERRUPTED
-    except BrokenPipeError:
-        # Python flushes standard output once more at exit: give it somewhere to go.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+    except BrokenPipeError as error:
+        from rlvr.cli.output import is_reader_gone
+
+        return BROKEN_PIPE if is_reader_gone() else _report_bug(error, words)
     except SystemExit as leaving:  # argparse leaves this way after --help and --version
         if isinstance(leaving.code, str):
             say(leaving.code)
         return leaving.code if isinstance(leaving.code, int) else int(bool(leaving.code))
     except BaseException as error:  # a bug, unless a plugin knows better
         return _report_bug(error, words)
+    return code
+
+
+def _flushed(code: int) -> int:
+    """The code, or another where standard output cannot take what was printed."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Python flushes it once more at exit: give it somewhere to go.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not code:
+            is_pipe = isinstance(error, BrokenPipeError)
+            return BROKEN_PIPE if is_pipe else _report_bug(error, ())
     return code
 
 

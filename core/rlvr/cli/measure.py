@@ -110,8 +110,8 @@ def evaluate(
     args.completions = None if completions is None else _source(completions)
 
     def told(side: Evaluated, **more: Any) -> Evaluation:
-        if side.besides.broken is not None:
-            raise side.besides.broken
+        if side.broken is not None:
+            raise side.broken
         found = breakdown(side.scored, crossed(args))
         measured = side.besides.figures
         more |= {"facts": side.facts, "groups": side.scored, "figures": measured}
@@ -221,9 +221,11 @@ def score(
         configured = configure(args, host, needs="score")
         check_prerequisites(host, configured.chosen.task.provider)
         with writing_to(args.out_file, vars(args)):
-            records, _ = command.scored(configured, args)
+            records, _, unclosed = command.scored(configured, args)
             if args.out_file:
                 write_out(Path(args.out_file), "".join(json.dumps(r) + "\n" for r in records))
+        if unclosed is not None:
+            raise unclosed
     return records
 
 

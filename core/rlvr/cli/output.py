@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import select
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -43,3 +45,12 @@ def _plain(value: Any) -> Any:
     if isinstance(value, frozenset | set):
         return sorted(value)
     return str(value)
+
+
+def is_reader_gone() -> bool:
+    """Whether nobody reads standard output: another pipe, of a part, may have broken."""
+    with suppress(OSError, ValueError):  # it is no file of the system
+        poll = select.poll()
+        poll.register(sys.stdout, 0)
+        return bool(poll.poll(0))
+    return False

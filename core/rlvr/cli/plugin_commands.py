@@ -9,12 +9,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from rlvr.border.calls import Border, shown
-from rlvr.cli.output import table
+from rlvr.cli.output import is_reader_gone, table
 from rlvr.cli.parser import refusals_are_ours
-from rlvr.errors import ExitCode, PluginError, UnknownNameError
+from rlvr.errors import ExitCode, PluginError, RlvrError, UnknownNameError, refused
 from rlvr.heartbeat import hush, tells
 from rlvr.install import pip_install
 from rlvr.log import setup
+from rlvr.plugins.author_error import passes, said
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.known import COMMANDS, distribution_for
 from rlvr.plugins.registry import Registry
@@ -93,7 +94,13 @@ def _call(command: CommandSpec, words: Sequence[str]) -> int:
     with refusals_are_ours(), ExitStack() as held:
         for path in _outs(words):
             held.enter_context(apart_from_runs(path))
-        result: object = target(list(words))
+        try:
+            result: object = target(list(words))
+        except BaseException as error:  # the plugin border, but for what `main` says
+            is_said = isinstance(error, RlvrError | SystemExit) or passes(error) or refused(error)
+            if is_said or (isinstance(error, BrokenPipeError) and is_reader_gone()):
+                raise
+            raise at.broken(f"it raised {said(error)}", error) from error
     if inspect.iscoroutine(result):
         result.close()
     at.check("" if result is None or isinstance(result, int) else shown(result))

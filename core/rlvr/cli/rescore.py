@@ -5,15 +5,17 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
-from rlvr.assembly.recipe import build_context, open_verifier
+from rlvr.assembly.recipe import Verifier, build_context, open_verifier
 from rlvr.border.promises import problems_of
 from rlvr.cli.options import add_config_flags
 from rlvr.cli.parser import examples
+from rlvr.concurrency import Broken, kept
 from rlvr.config.layers import Layer, without_gone
 from rlvr.errors import ConfigError, ExitCode, counted
 from rlvr.heartbeat import say
@@ -23,6 +25,7 @@ from rlvr.progress.status import RunStatus
 from rlvr.records.owner import writing_to
 from rlvr.records.run_directory import RunDir, write_out
 from rlvr.records.trajectories import trajectory_from_json
+from rlvr.types import Outcome
 from rlvr.verification.verdict import outcome_to_json
 
 
@@ -53,20 +56,22 @@ def main(args: argparse.Namespace) -> int:
     configured = resolve_configuration(args, host, needs="score")
     path = Path(args.out_file) if args.out_file else directory.path / "rescored.jsonl"
     with writing_to(path, vars(args)):
-        records, unknown = asyncio.run(_rescore(configured, directory))
+        records, unknown, unclosed = asyncio.run(_rescore(configured, directory))
         write_out(path, "".join(json.dumps(r) + "\n" for r in records))
     summary = {**_summary(records, configured, path), "unknown": len(unknown)}
     for name in sorted(set(unknown)):
         say(f"rlvr: {name}: no such problem in the data set any more")
     print(json.dumps(summary) if args.json else _as_text(summary))
+    if unclosed is not None:
+        raise unclosed
     allowed = configured.options.values["verify.max_failures"] * len(records)
     return int(ExitCode.VERIFIER if summary["failed"] > allowed else ExitCode.DONE)
 
 
 async def _rescore(
     configured: Configured, directory: RunDir
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """A record a trajectory, and the problems of those whose problem is gone."""
+) -> tuple[list[dict[str, Any]], list[str], Broken]:
+    """A record a trajectory, the problems that are gone, and what closing raised."""
     lines: list[dict[str, Any]] = []
     for path in directory.trajectory_files():
         kind = path.stem.partition("-")[0]
@@ -90,20 +95,8 @@ async def _rescore(
             "nobody judges",
             "choose a run whose policy sampled",
         )
-    context = build_context(configured, directory.path)
-    async with open_verifier(configured, context, RunStatus()) as verifier:
-        problems = {p.id: p for p in problems_of(verifier.task, "all")}
-        known = [line for line in lines if line["id"] in problems]
-        if not known:
-            raise ConfigError(
-                f"{len(lines)} trajectories of {directory.path} were to be scored again.",
-                f"found: none is of the data set's {len(problems)} problems, but of "
-                f"{lines[0]['id']} and the like",
-                "give the data set of the run its problems back",
-            )
-        outcomes = await verifier.runner.pairs(
-            [(problems[line["id"]], line["trajectory"]) for line in known]
-        )
+    opening = open_verifier(configured, build_context(configured, directory.path), RunStatus())
+    (known, outcomes), unclosed = await kept(opening, lambda v: _judged(v, lines, directory))
     records = [
         {
             "step": line["step"],
@@ -115,7 +108,25 @@ async def _rescore(
         }
         for line, outcome in zip(known, outcomes, strict=True)
     ]
-    return records, [line["id"] for line in lines if line["id"] not in problems]
+    ids = {line["id"] for line in known}
+    return records, [line["id"] for line in lines if line["id"] not in ids], unclosed
+
+
+async def _judged(
+    verifier: Verifier, lines: Sequence[dict[str, Any]], directory: RunDir
+) -> tuple[list[dict[str, Any]], Sequence[Outcome]]:
+    """The lines whose problem is still there, and their outcomes."""
+    problems = {p.id: p for p in problems_of(verifier.task, "all")}
+    known = [line for line in lines if line["id"] in problems]
+    if not known:
+        raise ConfigError(
+            f"{len(lines)} trajectories of {directory.path} were to be scored again.",
+            f"found: none is of the data set's {len(problems)} problems, but of "
+            f"{lines[0]['id']} and the like",
+            "give the data set of the run its problems back",
+        )
+    pairs = [(problems[line["id"]], line["trajectory"]) for line in known]
+    return known, await verifier.runner.pairs(pairs)
 
 
 def _summary(records: list[dict[str, Any]], configured: Configured, path: Path) -> dict[str, Any]:

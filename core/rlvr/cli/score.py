@@ -13,12 +13,12 @@ from typing import Any
 from rlvr.assembly.configure import configure as resolve_configuration
 from rlvr.assembly.configured import Configured
 from rlvr.assembly.prerequisites import check_prerequisites
-from rlvr.assembly.recipe import build_context, open_verifier
+from rlvr.assembly.recipe import Verifier, build_context, open_verifier
 from rlvr.border.promises import problems_of, unsupported_by
 from rlvr.builtin.terminal import scoring_progress
 from rlvr.cli.options import add_config_flags, add_run_flags
 from rlvr.cli.parser import examples
-from rlvr.concurrency import run_blocking
+from rlvr.concurrency import Broken, kept, run_blocking
 from rlvr.errors import ConfigError, ExitCode, counted
 from rlvr.evaluation.answers_file import Answer, golden_answers, none_found, read_answers
 from rlvr.heartbeat import say
@@ -54,13 +54,15 @@ def main(args: argparse.Namespace) -> int:
     configured = resolve_configuration(args, host, needs="score")
     check_prerequisites(host, configured.chosen.task.provider)
     with writing_to(args.out_file, vars(args)):
-        records, summary = scored(configured, args)
+        records, summary, unclosed = scored(configured, args)
         lines = "".join(json.dumps(record) + "\n" for record in records)
         if args.out_file:
             write_out(Path(args.out_file), lines)
         else:
             sys.stdout.write(lines)
     print(json.dumps(summary) if args.json else _as_text(summary, args.golden))
+    if unclosed is not None:
+        raise unclosed
     failed = summary["failed"]
     allowed = configured.options.values["verify.max_failures"] * max(summary["answers"], 1)
     if failed > allowed:
@@ -78,11 +80,14 @@ def main(args: argparse.Namespace) -> int:
 
 def scored(
     configured: Configured, args: argparse.Namespace
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """A record an answer, in the order of the input, and the summary."""
-    begun = time.monotonic()
-    records, problems = run_blocking(lambda: _score(configured, args))
-    return records, _summary(records, problems, time.monotonic() - begun)
+) -> tuple[list[dict[str, Any]], dict[str, Any], Broken]:
+    """A record an answer, in the order of the input, the summary, and what closing raised."""
+    begun, status = time.monotonic(), RunStatus()
+    opening = open_verifier(configured, build_context(configured, None), status)
+    (records, problems), unclosed = run_blocking(
+        lambda: kept(opening, lambda verifier: _score(verifier, status, args))
+    )
+    return records, _summary(records, problems, time.monotonic() - begun), unclosed
 
 
 def _is_unusable(record: Mapping[str, Any]) -> bool:
@@ -92,35 +97,30 @@ def _is_unusable(record: Mapping[str, Any]) -> bool:
 
 
 async def _score(
-    configured: Configured, args: argparse.Namespace
+    verifier: Verifier, status: RunStatus, args: argparse.Namespace
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    status = RunStatus()
-    context = build_context(configured, None)
-    async with open_verifier(configured, context, status) as verifier:
-        problems = {p.id: p for p in problems_of(verifier.task, args.split)}
-        unsupported = unsupported_by(verifier.task)
-        for name, reason in unsupported.items():
-            say(f"rlvr: {name}: unsupported: {reason}")
-        if not problems:
-            raise _nothing_to_score(args.split, unsupported)
-        if args.golden:
-            answers = list(golden_answers(verifier.task, problems.values()))
-            if all(answer.trajectory is None for answer in answers):
-                raise ConfigError(
-                    "references were to be scored (--golden).",
-                    f"found: none for any of the {len(problems)} problems",
-                    "give answers with --completions, or a data set with references",
-                )
-        else:
-            answers = list(read_answers(args.completions, problems, unsupported))
-            if not answers:
-                raise none_found(args.completions, "scored", len(problems), args.split)
-        pairs = [(problems[a.id], a.trajectory) for a in answers if a.trajectory is not None]
-        with scoring_progress(status, quiet=args.json):
-            outcomes = iter(await verifier.runner.pairs(pairs))
-        records = [
-            _record(a, next(outcomes) if a.trajectory is not None else None) for a in answers
-        ]
+    problems = {p.id: p for p in problems_of(verifier.task, args.split)}
+    unsupported = unsupported_by(verifier.task)
+    for name, reason in unsupported.items():
+        say(f"rlvr: {name}: unsupported: {reason}")
+    if not problems:
+        raise _nothing_to_score(args.split, unsupported)
+    if args.golden:
+        answers = list(golden_answers(verifier.task, problems.values()))
+        if all(answer.trajectory is None for answer in answers):
+            raise ConfigError(
+                "references were to be scored (--golden).",
+                f"found: none for any of the {len(problems)} problems",
+                "give answers with --completions, or a data set with references",
+            )
+    else:
+        answers = list(read_answers(args.completions, problems, unsupported))
+        if not answers:
+            raise none_found(args.completions, "scored", len(problems), args.split)
+    pairs = [(problems[a.id], a.trajectory) for a in answers if a.trajectory is not None]
+    with scoring_progress(status, quiet=args.json):
+        outcomes = iter(await verifier.runner.pairs(pairs))
+    records = [_record(a, next(outcomes) if a.trajectory is not None else None) for a in answers]
     return records, {"problems": len(problems), "unsupported": len(unsupported)}
 
 

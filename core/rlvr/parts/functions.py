@@ -71,13 +71,22 @@ def _part(
     if is_async and not may_wait:
         raise TypeError(f"{asked}; found: async def {name}, which nobody awaits")
 
-    def called(self: Any, *given: Any) -> Any:
-        return function(*given)
-
-    async def waited(self: Any, *given: Any) -> Any:
-        return await function(*given)
-
-    names = {"__call__": waited if is_async else called, "__doc__": named.__doc__, **of}
+    call = (_awaited if is_async else _called)(function)
+    names = {"__call__": call, "__doc__": named.__doc__, **of}
     names["__module__"] = getattr(named, "__module__", None) or __name__  # C, or exec: None
     names["__qualname__"] = getattr(named, "__qualname__", name)
     return type(base)(name, (base,), names)
+
+
+def _called(function: Callable[..., Any]) -> Any:
+    def __call__(self: Any, *given: Any) -> Any:  # its name stands in messages
+        return function(*given)
+
+    return __call__
+
+
+def _awaited(function: Callable[..., Any]) -> Any:
+    async def __call__(self: Any, *given: Any) -> Any:
+        return await function(*given)
+
+    return __call__

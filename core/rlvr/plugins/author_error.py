@@ -178,6 +178,8 @@ def _chain(error: BaseException, longest: int) -> Iterator[BaseException]:
     """The error, a group's first one before it, then what it was raised from."""
     if isinstance(error, BaseExceptionGroup) and longest:
         yield from _chain(error.exceptions[0], longest - 1)
+    if isinstance(error.__cause__, StopIteration | StopAsyncIteration):  # that left a generator
+        yield error.__cause__
     yield error
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None and longest:

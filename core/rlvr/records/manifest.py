@@ -33,24 +33,28 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = object_in(folder / MANIFEST)
     except (OSError, ValueError) as error:
-        raise _unreadable(folder, str(error)) from error
+        raise _unreadable(folder, f"{MANIFEST}: {error}") from error
     for name, kind in {"step": int, "state": dict, "files": dict}.items():
         if not isinstance(manifest.get(name), kind):
-            raise _unreadable(folder, f'no "{name}" as it was written')
+            raise _unreadable(folder, f'{MANIFEST}: no "{name}" as it was written')
     return manifest
 
 
-def check(folder: Path, digest: str = "") -> None:
+def check(folder: Path, digest: str = "", step: int | None = None) -> None:
     """
-    Compare every file of a checkpoint with its manifest, and that with `digest`, if given.
+    Compare every file of a checkpoint with its manifest, and that with `digest` and `step`.
 
     Raises:
         CheckpointError: A file is missing, was added or differs, the manifest included.
     """
     manifest = read_manifest(folder)
     sealed = manifest.pop("seal", "")
-    expected, found = dict(manifest["files"]), _hashes(folder)
-    if _digest(manifest) != sealed or digest not in ("", sealed):
+    try:
+        expected, found = dict(manifest["files"]), _hashes(folder)
+    except OSError as error:
+        raise _unreadable(folder, str(error)) from error
+    is_another = digest not in ("", sealed) or step not in (None, manifest["step"])
+    if _digest(manifest) != sealed or is_another:
         expected[MANIFEST] = "as it was sealed"
     wrong = sorted(n for n in {*expected, *found} if expected.get(n) != found.get(n))
     if wrong:
@@ -65,8 +69,7 @@ _ANOTHER = "use another checkpoint of the run"
 
 
 def _unreadable(folder: Path, found: str) -> CheckpointError:
-    what = f"the checkpoint {folder} cannot be read."
-    return CheckpointError(what, f"found in {MANIFEST}: {found}", _ANOTHER)
+    return CheckpointError(f"the checkpoint {folder} cannot be read.", f"found: {found}", _ANOTHER)
 
 
 def _hashes(root: Path) -> dict[str, str]:

@@ -79,7 +79,8 @@ def check_writable(path: Path) -> None:
             f"found: {'a folder' if path.is_dir() else 'no regular file'}",
             "choose another file with --out FILE",
         )
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    target = Path(os.path.realpath(path))  # as `write_atomic`
+    beside = target.with_name(f".{target.name}.{os.getpid()}")
     asked = f"results were to be written to {path}."
     with _refusing(asked, "choose a file you may write with --out FILE"):
         beside.touch()

@@ -105,7 +105,8 @@ async def _run(
         config=dict(configured.options.values),
     )
     watch = Callbacks(host=configured.host, run=info, directory=directory, status=status)
-    outcome, is_refused, observers = "failed", False, AsyncExitStack()  # open until told the end
+    outcome = "" if resume else "failed"  # a resume that is refused tells nobody
+    is_refused, observers = False, AsyncExitStack()  # open until told the end
     with bound(run_id=info.id), _interruptible(directory.path):
         try:
             check_prerequisites(configured.host, configured.chosen.task.provider)
@@ -115,6 +116,7 @@ async def _run(
                 start = lineage_at_start(configured, context.model)
                 found = await _last_good(recipe) if resume else None
                 write_identity(configured, directory, recipe, context, start=start, resume=resume)
+                outcome = "failed"
                 if resume:
                     _restore(found, watch)
                 lineage = after_training(joined(start, watch.state.lineage), recipe.problems)
@@ -137,14 +139,10 @@ async def _run(
                     if culprit(error) or not _is_of(directory, error):
                         raise
                     raise _named(_unwritable(error, directory), watch) from error
-                except RlvrError as error:
-                    if isinstance(error, PartError):
-                        with suppress(CheckpointError, PartError):
+                except (Exception, GeneratorExit) as error:
+                    if isinstance(error, PartError) or not isinstance(error, RlvrError):
+                        with suppress(CheckpointError, PartError):  # what was trained is kept
                             await _save_if_behind(recipe, watch)
-                    raise
-                except (Exception, GeneratorExit):  # a bug, or a plugin's: what was trained is kept
-                    with suppress(CheckpointError):
-                        await _save_if_behind(recipe, watch)
                     raise
             watch.say_if_idle(is_over=True)
             outcome = "done"
@@ -152,13 +150,15 @@ async def _run(
         except (Exception, GeneratorExit) as error:
             if isinstance(error, PartError) or not isinstance(error, RlvrError):
                 _keep_traceback(directory)
-            refusals = ConfigError | PrerequisiteError | TaskError
-            is_refused = isinstance(error, refusals) and not resume
+            is_refused = (
+                isinstance(error, ConfigError | PrerequisiteError | TaskError) and not resume
+            )
             raise
         finally:
             watch.keep_trace()
             close_identity(directory, outcome, watch.state.step)
-            watch.announce("rlvr_run_finished", outcome=outcome)
+            if outcome:
+                watch.announce("rlvr_run_finished", outcome=outcome)
             await _close(observers)
             if is_refused:
                 directory.take_back()

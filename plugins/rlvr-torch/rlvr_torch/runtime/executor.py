@@ -16,6 +16,16 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
+def _ended(
+    work: Callable[[Callable[[], bool]], Result], is_cancelled: Callable[[], bool]
+) -> Result:
+    """The work's result; a StopIteration, which no future takes, as generators tell of it."""
+    try:
+        return work(is_cancelled)
+    except StopIteration as error:  # the waiting task would wait for ever
+        raise RuntimeError("a call raised StopIteration") from error
+
+
 class Executor:
     """Runs functions in its thread; each is given a function that says whether to give up."""
 
@@ -34,7 +44,7 @@ class Executor:
         cancelled = threading.Event()
         here = contextvars.copy_context()  # what it logs goes to the log of the caller's run
         future = asyncio.get_running_loop().run_in_executor(
-            self._threads, here.run, work, cancelled.is_set
+            self._threads, here.run, _ended, work, cancelled.is_set
         )
         try:
             return await asyncio.shield(future)
