@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,8 @@ _SECRET_NAME = re.compile(
 )
 """The last word of an option that holds a secret. `sampler.max_tokens` is none: it is a number."""
 _SECRET_IN_URL = re.compile(
-    r"(?<=://)[^/?#\s]+(?=@)|(?<=[?&])([^=&\s]*(?:key|token|secret|password|sig)[^=&\s]*=)[^&\s#]+",
+    r"(?<=://)(?:[^/?#\s]+|[^/?#\s:@]*:(?!\d*[/?#])[^\s@]{1,256}+)(?=@)|"  # a password: a/b
+    r"(?<=[?&])(?=[^=?&\s]*?(?:key|token|secret|pass|pwd|auth|cred|sig))([^=?&\s]++=)[^&\s#]+",
     re.IGNORECASE,
 )
 HIDDEN = "<hidden>"
@@ -47,7 +49,17 @@ def public(name: str, value: Any) -> Any:
         return [public(name, one) for one in value]
     if isinstance(value, Mapping):
         return {str(key): public(str(key), one) for key, one in value.items()}
-    return _SECRET_IN_URL.sub(lambda found: (found[1] or "") + HIDDEN, _unicode(str(value)))
+    return without_secrets(_unicode(str(value)))
+
+
+def without_secrets(text: str) -> str:
+    """The text without user, password and keys of URLs, and without secrets of the environment."""
+    named = {name: value.strip() for name, value in os.environ.items() if _SECRET_NAME.search(name)}
+    named.pop("PWD", None)  # the working folder
+    for secret in sorted(named.values(), key=len, reverse=True):
+        if len(secret) > 7:  # a shorter one may be a word of the text: "mlflow"
+            text = text.replace(secret, HIDDEN)
+    return _SECRET_IN_URL.sub(lambda found: (found[1] or "") + HIDDEN, text)
 
 
 def evaluation_numbers(report: EvalReport) -> dict[str, float]:

@@ -8,9 +8,10 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote
 
 from attrs import frozen
 
@@ -19,9 +20,9 @@ from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
 
 _REFUSED = re.compile(r"[^\w\-. :/]|^/|/(?=/|$)|(?<![^/])\.+", re.ASCII)
 _LOCAL = re.compile(
-    r"(sqlite(?:\+\w+)?:///|file:|)(?!databricks$|uc$|[\w+.-]+:)(.+)", re.IGNORECASE
+    r"(sqlite(?:\+\w+)?:(?!///file:)|file:|(?!databricks$|uc$|[\w+.-]+:))(.*)", re.IGNORECASE
 )
-"""A place on this machine: what stands before its path, and the path."""
+"""A place on this machine: its scheme, if it has one, and the rest. SQLite's own URIs are none."""
 _STATUS = {"done": "FINISHED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
@@ -47,12 +48,10 @@ class MLflow(Tracker):
         asked = self.options.uri or os.environ.get("MLFLOW_TRACKING_URI", "")
         uri = asked or self.library.get_tracking_uri()
         if local := _LOCAL.fullmatch(uri):
-            kind, path = local.groups()
-            path = os.path.abspath(path if asked else unquote(path))  # MLflow quotes its default
-            uri = self.kept_place(asked, f"{kind.lower()}{path}")
-        if not uri.startswith("sqlite"):
+            uri = self.kept_place(asked, _absolute(local[1].lower(), local[2]))
+        if not (local and uri.startswith("sqlite")):
             return self._begin(uri, run, config, known)
-        folder = os.open(writable(Path(uri.partition("///")[2]).parent), os.O_RDONLY)
+        folder = os.open(writable(Path(_url(uri).database).parent), os.O_RDONLY)
         try:  # MLflow makes the tables of a new file: two processes at once fail, or break it
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(folder, fcntl.LOCK_EX)
@@ -68,7 +67,7 @@ class MLflow(Tracker):
             self._id = known
             return known
         experiment = self._client.get_experiment_by_name(options.project)
-        place = options.artifacts or None
+        place = os.path.expanduser(options.artifacts) or None
         number = (
             experiment.experiment_id
             if experiment
@@ -101,6 +100,30 @@ class MLflow(Tracker):
     def place(self) -> str:
         """The server or database, and the run in it."""
         return f"{self._client.tracking_uri}, run {self._id} of {self.options.project}"
+
+
+def _absolute(scheme: str, rest: str) -> str:
+    """
+    The URI of a place on this machine, with an absolute path.
+
+    Raises:
+        ValueError: It names no file.
+    """
+    if not scheme.startswith("sqlite"):  # MLflow unquotes these paths
+        rest = re.sub("^~[^/]*", lambda user: quote(os.path.expanduser(user[0])), rest)
+        return scheme + os.path.normpath(os.path.join(quote(os.getcwd()), rest))
+    url = _url(scheme + rest)
+    if url.database in (None, "", ":memory:"):
+        raise ValueError("a database in memory is gone with the process: use sqlite:///FILE")
+    url = url.set(database=os.path.abspath(os.path.expanduser(url.database)))
+    uri = str(url.render_as_string(hide_password=False))
+    # with a driver, for MLflow makes a folder of the quoted path where there is none
+    return re.sub("^sqlite:", "sqlite+pysqlite:", uri) if "%" in uri else uri
+
+
+def _url(uri: str) -> Any:
+    """SQLAlchemy's URL: its versions differ in what they quote."""
+    return import_module("sqlalchemy").make_url(uri)
 
 
 def _name(name: str) -> str:

@@ -36,6 +36,7 @@ class TensorBoard(Tracker):
         """Begin an event file in the run's folder, which is its id."""
         folder = run.directory / "trackers" / "tensorboard"
         if wanted := self.options.folder:
+            wanted = os.path.expanduser(wanted)
             folder = Path(known) if known else _unused(Path(wanted).absolute() / run.id)
         folder.mkdir(parents=True, exist_ok=True)
         # without TensorBoard's own writer: its thread would print a traceback where a disk is full

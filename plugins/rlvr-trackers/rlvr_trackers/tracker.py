@@ -10,7 +10,7 @@ import tempfile
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,7 +30,14 @@ from rlvr import (
     pip_install,
     stdout_to_stderr,
 )
-from rlvr_trackers.entries import evaluation_numbers, public, public_config, recorded, table_rows
+from rlvr_trackers.entries import (
+    evaluation_numbers,
+    public,
+    public_config,
+    recorded,
+    table_rows,
+    without_secrets,
+)
 
 log = structlog.get_logger(__name__)
 _ASKING_NOBODY = threading.Lock()
@@ -49,6 +56,20 @@ def writable(folder: Path) -> Path:
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
         file.write(bytes(4096))
     return folder
+
+
+class _Public:
+    """A stream without secrets: libraries print the address of a server with its password."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(without_secrets(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @frozen(kw_only=True)
@@ -157,7 +178,7 @@ class Tracker(Callback):
             now: What it means today; "": the absolute path.
         """
         places = self._kept.setdefault("places", {})
-        return str(places.setdefault(asked, now or os.path.abspath(asked)))
+        return str(places.setdefault(asked, now or os.path.abspath(os.path.expanduser(asked))))
 
     # --- what the run tells ---------------------------------------------------------------------
 
@@ -178,7 +199,7 @@ class Tracker(Callback):
     def _start(self, run: RunInfo) -> None:
         self._file.parent.mkdir(exist_ok=True)
         if self._file.exists():
-            self._kept |= json.loads(self._file.read_text(encoding="utf-8"))
+            self._kept |= _checked(json.loads(self._file.read_text(encoding="utf-8")))
         self._is_open = True  # also where it fails half-way
         known = self._kept["id"]
         with self._without_reports():
@@ -270,7 +291,12 @@ class Tracker(Callback):
                 raised.append(error)
 
         thread = threading.Thread(target=caught, name=f"tracker-{self.name}", daemon=True)
-        with _ASKING_NOBODY, stdout_to_stderr(), open(os.devnull, encoding="utf-8") as nothing:
+        with (
+            _ASKING_NOBODY,
+            redirect_stderr(sys.stderr and _Public(sys.stderr)),
+            stdout_to_stderr(),
+            open(os.devnull, encoding="utf-8") as nothing,
+        ):
             before, sys.stdin = sys.stdin, nothing
             try:
                 thread.start()
@@ -281,7 +307,8 @@ class Tracker(Callback):
             self._is_open = False
             self._give_up(what, f"no answer in {self.options.timeout_s:g} s")
         elif raised:
-            self._give_up(what, f"{type(raised[0]).__name__}: {raised[0]}"[:1000])
+            found = public("found", f"{type(raised[0]).__name__}: {raised[0]}")
+            self._give_up(what, found[:1000])
 
     def _give_up(self, what: str, found: str) -> None:
         self._is_on = False
@@ -296,3 +323,21 @@ class Tracker(Callback):
             do=f"{self.advice}; the run goes on, its own files hold every number. A later --resume "
             f"tries the tracker again (a new run there: remove {self._file})",
         )
+
+
+def _checked(kept: Any) -> dict[str, Any]:
+    """
+    What the file of the id holds.
+
+    Raises:
+        ValueError: It is damaged.
+    """
+    kinds: dict[str, type] = {"last": int, "places": str}
+    if not (
+        isinstance(kept, dict)
+        and isinstance(kept.get("id", ""), str)
+        and all(isinstance(kept.get(name, {}), dict) for name in kinds)
+        and all(isinstance(v, kinds[name]) for name in kinds for v in kept.get(name, {}).values())
+    ):
+        raise ValueError("the file of the tracker's run is damaged")
+    return kept

@@ -37,9 +37,9 @@ class Trackio(Tracker):
         """Import trackio, which reads TRACKIO_DIR at its first import: as the run's first start."""
         asked = self._asked = os.environ.get("TRACKIO_DIR", "")
         if asked:
-            os.environ["TRACKIO_DIR"] = os.path.abspath(asked)
+            os.environ["TRACKIO_DIR"] = os.path.abspath(os.path.expanduser(asked))
         if asked and context.run_dir is not None:
-            with suppress(OSError, ValueError, LookupError, TypeError):
+            with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
                 kept = (context.run_dir / "trackers" / "trackio.json").read_text(encoding="utf-8")
                 os.environ["TRACKIO_DIR"] = json.loads(kept)["places"][asked]
         try:
@@ -93,6 +93,11 @@ class Trackio(Tracker):
         """Write the rest."""
         self._run.finish()
         self._check()
+        if getattr(self._run, "_has_local_buffer", False):
+            raise OSError(
+                f"the server did not take all: trackio keeps the rest in "
+                f"{self.library.utils.TRACKIO_DIR}, and sends it when it next logs to this project"
+            )
 
     def place(self) -> str:
         """The server or Space, or the command that shows local files; and the run."""
@@ -100,7 +105,9 @@ class Trackio(Tracker):
         local = f"trackio show --project {shlex.quote(options.project)}"
         if self._asked:
             local = f"TRACKIO_DIR={shlex.quote(self.kept_place(self._asked))} {local}"
-        return f"{options.url or options.space or local}, run {self._name}"
+        space = options.space or os.environ.get("TRACKIO_SPACE_ID")  # trackio prefers it
+        server = options.url or os.environ.get("TRACKIO_SERVER_URL")
+        return f"{space or server or local}, run {self._name}"
 
     def _check(self) -> None:
         """Raise what trackio's thread only warned of, once, on standard error."""

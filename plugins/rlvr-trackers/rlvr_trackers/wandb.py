@@ -15,6 +15,7 @@ import structlog
 from attrs import frozen
 
 from rlvr import RunInfo, option
+from rlvr_trackers.entries import public
 from rlvr_trackers.tracker import ProjectOptions, Tracker, writable
 
 log = structlog.get_logger(__name__)
@@ -86,7 +87,7 @@ class Wandb(Tracker):
             return _last_step(self._folder, str(self._run.id))
         except Exception as error:  # the files are wandb's own affair: a version may change them
             do = "compare its last steps with those of metrics.jsonl"
-            log.warning("wandb_files_not_read", reason=str(error), do=do)
+            log.warning("wandb_files_not_read", reason=public("reason", error), do=do)
             return None
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:

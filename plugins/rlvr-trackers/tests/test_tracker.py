@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import importlib
 import io
 import itertools
 import json
@@ -204,17 +205,21 @@ def test_an_evaluation_is_logged_with_the_numbers_of_the_run_directory(tmp_path:
     assert (numbers["eval/pass1"], numbers["eval/seconds"]) == (1.0, 0.25)
 
 
-def test_offline_files_that_cannot_be_read_are_told(tmp_path: Path) -> None:
+def test_offline_files_that_cannot_be_read_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What wandb lacks is not known then: nothing is logged again, and a person can look."""
     (tmp_path / "wandb" / "offline-run-1-x").mkdir(parents=True)
     (tmp_path / "wandb" / "offline-run-1-x" / "run-x.wandb").mkdir()
     run = SimpleNamespace(id="x", offline=True)
     tracker: Any = SimpleNamespace(_folder=tmp_path, _run=run)
+    monkeypatch.setenv("A_TOKEN", "offline-run")
 
     with structlog.testing.capture_logs() as lines:
         assert Wandb.reached(tracker) is None
 
     assert [line["event"] for line in lines] == ["wandb_files_not_read"]
+    assert f"{HIDDEN}-1-x" in lines[0]["reason"]
 
 
 def test_a_run_that_wandb_goes_on_with_has_the_step_before_its_counter() -> None:
@@ -308,6 +313,9 @@ def test_nothing_a_tracker_prints_stands_on_standard_output(
         ("server.api_key_env", "MY_KEY", "MY_KEY"),
         ("mlflow.uri", "https://me:pw@host:5000/a", f"https://{HIDDEN}@host:5000/a"),
         ("mlflow.uri", "https://me:p@ss@host/a", f"https://{HIDDEN}@host/a"),
+        ("mlflow.uri", "postgresql://me:p/w@host/a", f"postgresql://{HIDDEN}@host/a"),
+        ("mlflow.uri", "https://host:5000/users/@me", "https://host:5000/users/@me"),
+        ("mlflow.uri", "http://h/x?pwd=abc&page=2", f"http://h/x?pwd={HIDDEN}&page=2"),
         ("a.folder", "runs/\udcff", "runs/?"),
         ("trackio.url", "http://h/?write_token=abc&a=1", f"http://h/?write_token={HIDDEN}&a=1"),
         ("a.files", ("one", "two"), ["one", "two"]),
@@ -406,6 +414,64 @@ def test_a_failure_is_warned_of_once_and_then_there_is_silence(
     assert tracker.lines[-1] == ("finish", "done")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "no answer of http://me:SECRET@host/x?token=SECRET/api/2.0",
+        "Max retries exceeded with url: /x?a=1&token=SECRET/api&name=rlvr",
+        "in header value: 'Bearer the-longer-SECRET\\n'",
+        f"{'x' * 964} http://me:SECRET@host",  # a text is cut at 1000 characters
+    ],
+)
+def test_a_failure_is_told_without_secrets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Of URLs, whole or cut, and of the environment; what is no secret stays."""
+    monkeypatch.setenv("A_TOKEN", "the-longer")
+    monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", "the-longer-SECRET\n")
+    monkeypatch.setenv("B_TOKEN", "folder")
+    monkeypatch.setenv("PWD", "/a/folder")
+
+    with structlog.testing.capture_logs() as lines:
+        told(Lines(log=_raise(OSError(f"/a/folder {text}"))), tmp_path, range(1, 2))
+
+    (line,) = lines
+    assert "SECRET" not in line["found"]
+    assert "/a/folder " in line["found"]
+
+
+def test_what_a_tracker_prints_has_no_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On either stream; standard error is given back."""
+    address, before = "sent to http://me:SECRET@host", sys.stderr
+
+    def start() -> None:
+        print(address)
+        print(address, file=sys.stderr, flush=True)
+
+    Lines(start=start).run_started(run=run_in(tmp_path))
+
+    assert capsys.readouterr().err.count(f"sent to http://{HIDDEN}@host\n") == 2
+    assert sys.stderr is before
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_mlflow_tells_no_password_of_a_server_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It names the whole URI, and then its path alone."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    uri = "http://me:SECRET@127.0.0.1:9/x?token=SECRET"
+
+    told(MLflow(MLflowOptions(uri=uri), BuildContext()), tmp_path, range(1, 2))
+
+    said = capsys.readouterr().err
+    assert "127.0.0.1" in said
+    assert "SECRET" not in said
+
+
 @pytest.mark.parametrize("at", ["start", "log", "finish"])
 def test_a_call_that_hangs_is_given_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], at: str
@@ -461,14 +527,37 @@ def told_after(text: str, tmp_path: Path) -> list[Any]:
     return tracker.lines
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", "null", "[" * 100_000, '{"id": 5}', '{"id": null}'),
+        *('{"last": []}', '{"last": null}', '{"last": {"metrics": "x"}}'),
+        *('{"last": {"metrics": null}}', '{"places": []}', '{"places": {"": 5}}'),
+    ],
+    ids=lambda text: text[:30],
+)
 def test_a_damaged_file_of_the_id_stops_the_tracker_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is named, with how to begin a new tracker run."""
-    assert told_after("{", tmp_path) == []
+    """It is named once, with how to begin a new tracker run."""
+    assert told_after(text, tmp_path) == []
     said = capsys.readouterr().err
-    assert "tracker_stopped" in said
+    assert said.count("tracker_stopped") == 1
     assert "lines.json" in said
+
+
+def test_a_damaged_file_of_trackio_refuses_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is read before the run's first start, which tells of it."""
+    monkeypatch.setenv("TRACKIO_DIR", "logs")
+    (tmp_path / "trackers").mkdir()
+    (tmp_path / "trackers" / "trackio.json").write_text("[" * 100_000, encoding="utf-8")
+    tracker = type("Fake", (Trackio,), {"module": "json"})
+
+    tracker(TrackioOptions(), BuildContext(run_dir=tmp_path))
+
+    assert os.environ["TRACKIO_DIR"] == "logs"
 
 
 def test_a_file_of_the_id_without_steps_is_read(tmp_path: Path) -> None:
@@ -639,6 +728,7 @@ class _FakeMLflow(MLflow):
     module = "json"
 
     def __init__(self, uri: str) -> None:
+        pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
         super().__init__(MLflowOptions(uri=uri), BuildContext())
         entities = SimpleNamespace(Param=lambda *_: None, Metric=lambda *_: None)
         self.library = SimpleNamespace(MlflowClient=_Client, entities=entities)
@@ -743,6 +833,93 @@ def test_each_way_to_name_a_file_is_a_place_here(
     assert _Client.opened[-1] == uri.removesuffix("m.db").lower() + str(tmp_path / "m.db")
 
 
+def file_of(uri: str) -> Path:
+    """The file or folder that MLflow opens by a URI, and the folders that it makes for it."""
+    if uri.startswith("sqlite"):
+        importlib.import_module("mlflow.store.db.utils")._make_parent_dirs_if_sqlite(uri)
+        return Path(importlib.import_module("sqlalchemy").make_url(uri).database).absolute()
+    return Path(importlib.import_module("mlflow.utils.file_utils").local_file_uri_to_path(uri))
+
+
+URIS = ["sqlite:///{}/m.db", "sqlite+pysqlite:///{}/m.db?timeout=9", "file:{}/m.db", "{}/m.db"]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("folder", ["feature%2Fx", "my%20dir", "a?b#c %"])
+@pytest.mark.parametrize("uri", ["", *(uri.format(".") for uri in URIS)])
+def test_mlflow_opens_the_file_of_a_folder_of_any_name(
+    uri: str, folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As MLflow alone would there; a resume from another folder opens it again."""
+    mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    run = tmp_path / "run"
+    for step, cwd in enumerate([folder, "else"]):
+        (tmp_path / cwd / "run").mkdir(parents=True)
+        run.mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / cwd)
+        tracker = _FakeMLflow(uri)
+        tracker.library.get_tracking_uri = mlflow.get_tracking_uri
+        told(tracker, run, range(step, step + 1))
+
+    wanted = tmp_path / folder / ("m.db" if uri else "mlflow.db")
+    assert [*map(file_of, _Client.opened[-2:])] == [wanted] * 2
+    assert {path.name for path in tmp_path.iterdir()} == {folder, "else", "run"}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("uri", [uri.format("~") for uri in URIS])
+def test_mlflow_knows_a_home_of_any_name(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder called `~` would be hard to see and dangerous to remove."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed")
+    monkeypatch.setenv("HOME", str(tmp_path / "my%20home"))
+    monkeypatch.chdir(tmp_path)
+
+    told(_FakeMLflow(uri), tmp_path, range(1))
+
+    assert file_of(_Client.opened[-1]) == tmp_path / "my%20home" / "m.db"
+    assert not (tmp_path / "~").exists()
+
+
+def test_other_folders_below_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each tracker that has one: shells leave the `~` of `wandb.folder=~/logs`."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("TRACKIO_DIR", "~/logs")
+    board = without_library(TensorBoard, TensorBoardOptions(folder="~/logs"))
+    wandb = without_library(Wandb, WandbOptions(folder="~/logs", mode="offline"))
+    mlflow = without_library(MLflow, MLflowOptions(uri="http://host", artifacts="~/logs"))
+    for tracker in (board, wandb, mlflow):
+        tracker.library = MagicMock()
+    monkeypatch.setattr(board, "_write", lambda *_, **__: None)
+    mlflow.library.MlflowClient().get_experiment_by_name.return_value = None
+    seen: list[Any] = [board.start(run_in(tmp_path), {}, "")]
+    wandb.start(run_in(tmp_path), {}, "")
+    seen.append(wandb.library.init.call_args.kwargs["dir"])
+    mlflow.start(run_in(tmp_path), {}, "")
+    made = mlflow.library.MlflowClient().create_experiment.call_args
+    seen.append(made.kwargs["artifact_location"])
+    with monkeypatch.context() as patch:
+        patch.setattr(Tracker, "__init__", lambda *_: seen.append(os.environ["TRACKIO_DIR"]))
+        Trackio(TrackioOptions(), BuildContext())
+
+    assert seen == [f"{tmp_path}/logs/r1", *[f"{tmp_path}/logs"] * 3]
+
+
+@pytest.mark.parametrize("uri", ["sqlite:///:memory:", "sqlite://", "SQLite+pysqlite:///"])
+def test_a_database_in_memory_is_refused_in_words(uri: str, tmp_path: Path) -> None:
+    """Each call has its own thread, and so would have a database of its own."""
+    before = len(_Client.opened)
+
+    with structlog.testing.capture_logs() as lines:
+        told(_FakeMLflow(uri), tmp_path, range(1))
+
+    assert [line["event"] for line in lines] == ["tracker_stopped"]
+    assert "in memory" in lines[0]["found"]
+    assert len(_Client.opened) == before
+
+
 @pytest.mark.parametrize("name", ["wandb", "tensorboard", "mlflow", "trackio"])
 def test_a_place_that_cannot_be_written_is_said_at_once(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -789,6 +966,53 @@ def test_what_the_thread_of_trackio_could_not_write_stops_it(tmp_path: Path) -> 
 
     assert [(line["event"], line["at"]) for line in lines] == [("tracker_stopped", "metrics")]
     assert "trackio could not write" in lines[0]["found"]
+
+
+@pytest.mark.parametrize(
+    ("options", "variable", "place"),
+    [
+        ({}, ("TRACKIO_SERVER_URL", "http://h"), "http://h"),
+        ({"url": "http://h"}, ("TRACKIO_SPACE_ID", "me/s"), "me/s"),
+        ({"url": "http://h"}, ("TRACKIO_SERVER_URL", "http://other"), "http://h"),
+        ({"project": "a b"}, ("TRACKIO_DIR", ""), "trackio show --project 'a b'"),
+    ],
+)
+def test_a_run_of_trackio_is_said_to_be_where_trackio_sends_it(
+    options: dict[str, str],
+    variable: tuple[str, str],
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the option or its variable; a Space is preferred to a server."""
+    for name in ("TRACKIO_DIR", "TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(*variable)
+    tracker = without_library(Trackio, TrackioOptions(**options))
+    tracker._name = "r1-abc"
+
+    assert tracker.place() == f"{place}, run r1-abc"
+
+
+def test_what_a_server_of_trackio_did_not_take_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Trackio keeps it here: the run is not said to be there. It prints the server's address."""
+    trackio = pytest.importorskip("trackio", reason="trackio is not installed")
+    for name, module in list(sys.modules.items()):
+        if name.startswith("trackio") and hasattr(module, "TRACKIO_DIR"):
+            monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "kept")
+    url = "http://me:SECRET@127.0.0.1:9/?write_token=SECRET"
+    tracker = Trackio(TrackioOptions(url=url), BuildContext())
+
+    with structlog.testing.capture_logs() as lines:
+        told(tracker, tmp_path, range(1, 2))
+
+    assert [(line["event"], line["at"]) for line in lines] == [("tracker_stopped", "finish")]
+    assert f"keeps the rest in {tmp_path}/kept" in lines[0]["found"]
+    assert trackio.sqlite_storage.SQLiteStorage.has_pending_data("rlvr")
+    said = capsys.readouterr().err
+    assert f"{HIDDEN}@127.0.0.1" in said
+    assert "SECRET" not in said
 
 
 def trackio_told(directory: Path, step: int, cwd: Path, folder: str) -> str:
