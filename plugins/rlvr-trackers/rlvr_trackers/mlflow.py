@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -98,8 +99,11 @@ class MLflow(Tracker):
         self._client.set_terminated(self._id, _STATUS[outcome])
 
     def place(self) -> str:
-        """The server or database, and the run in it."""
-        return f"{self._client.tracking_uri}, run {self._id} of {self.options.project}"
+        """The server, or the command that shows local files; and the run."""
+        place = self._client.tracking_uri
+        if _LOCAL.fullmatch(place):
+            place = f"mlflow ui --backend-store-uri {shlex.quote(place)}"
+        return f"{place}  # run {self._id} of {self.options.project}"
 
 
 def _absolute(scheme: str, rest: str) -> str:

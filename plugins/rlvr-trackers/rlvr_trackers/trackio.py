@@ -107,7 +107,7 @@ class Trackio(Tracker):
             local = f"TRACKIO_DIR={shlex.quote(self.kept_place(self._asked))} {local}"
         space = options.space or os.environ.get("TRACKIO_SPACE_ID")  # trackio prefers it
         server = options.url or os.environ.get("TRACKIO_SERVER_URL")
-        return f"{space or server or local}, run {self._name}"
+        return f"{space or server or local}  # run {self._name}"
 
     def _check(self) -> None:
         """Raise what trackio's thread only warned of, once, on standard error."""

@@ -30,8 +30,8 @@ TRACKERS = ("wandb", "tensorboard", "mlflow", "trackio")
 SEEN = {
     "wandb": "wandb sync .*here/trackers/wandb/offline-run-",
     "tensorboard": "tensorboard --logdir here/trackers/tensorboard",
-    "mlflow": "sqlite:///{folder}/mlflow.db, run .* of letters",
-    "trackio": "trackio show --project letters, run here-",
+    "mlflow": "mlflow ui --backend-store-uri sqlite:///{folder}/mlflow.db  # run .* of letters",
+    "trackio": "trackio show --project letters  # run here-",
 }
 """What each tracker's run says at its end of where it logged."""
 THERE = [name for name in TRACKERS if importlib.util.find_spec(name)]

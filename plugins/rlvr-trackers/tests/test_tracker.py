@@ -990,7 +990,7 @@ def test_a_run_of_trackio_is_said_to_be_where_trackio_sends_it(
     tracker = without_library(Trackio, TrackioOptions(**options))
     tracker._name = "r1-abc"
 
-    assert tracker.place() == f"{place}, run r1-abc"
+    assert tracker.place() == f"{place}  # run r1-abc"
 
 
 def test_what_a_server_of_trackio_did_not_take_is_told(
