@@ -497,6 +497,43 @@ def test_other_commands_name_a_broken_part_too(
     assert "Traceback" in capsys.readouterr().err
 
 
+QUITS = """
+import os
+import attrs
+from rlvr import RewardSpec, hookimpl, option
+
+RLVR_API = 1
+
+def quits(*given):
+    raise eval(os.environ["RAISED"])
+
+@hookimpl
+def rlvr_rewards():
+    yield RewardSpec(name="quits", target="no:where", config=__name__ + ":Options")
+
+@attrs.frozen(kw_only=True)
+class Options:
+    w: float = option(1.0, "Weight", validator=quits)
+"""
+
+
+@pytest.mark.parametrize("error", ["SystemExit(0)", "KeyError('w')"])
+@pytest.mark.parametrize("words", ["score --golden", "config show"])
+def test_a_validator_that_leaves_ends_no_command_in_silence(
+    words: str, error: str, site_here: PluginSite, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Exit 3: its plugin and options are named, and the line."""
+    site_here.add("quits", QUITS)
+    monkeypatch.setenv("RAISED", error)
+
+    assert main([*words.split(), "--plugin", "toy", "--reward", "quits"]) == 3
+
+    said = capsys.readouterr().err
+    assert "rlvr: plugin 'quits': the options of 'quits'" in said
+    assert re.search(rf"it raised {error.partition('(')[0]}: .* \(\S*quits\.py:\d+\)", said)
+
+
 KEYED = """
 import hashlib
 import rlvr

@@ -349,7 +349,7 @@ def test_a_module_that_does_not_end_is_named(plugin_site: PluginSite) -> None:
     assert status["builtin"]["status"] == "active"
 
 
-@pytest.mark.parametrize("limit", ["-1", "nan", "inf"])
+@pytest.mark.parametrize("limit", ["-1", "nan", "inf", "1e300"])
 def test_a_limit_is_a_time(limit: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Seconds; 0 means that the check waits for ever."""
     assert main(["plugins", "check", "algos", f"--limit={limit}"]) == 2

@@ -121,13 +121,20 @@ FAULTS: dict[str, tuple[str, str, str, str, str]] = {
                "advantage", "memory and metrics after `adapted` was given them: ({'x': 1.0}"),
     "generates": ("curriculum", "return epochs(problems, count, seed=seed, step=step)",
                   "return (p for p in problems)", "curriculum", "(generator), no sequence of"),
+    "unopened": ("task", "    async def __call__", "    async def __aenter__(self):\n"
+                 "        pass\n\n    async def __call__", "reward",
+                 "open; came: None, which does not derive"),
+    "unclosed": ("task", "    async def __call__", "    def __aexit__(self, *error):\n        pass"
+                 "\n\n    async def __call__", "reward", "came: it raised TypeError: object None"),
+    "quits": ("task", 'reward="quits"', 'reward="quits", config=__name__ + ":Quits"', "task",
+              "it raised SystemExit: 0 (rlvr-quits/rlvr_quits.py:"),
     "called": ("command", "def hello(argv: list[str]) -> int:", "hello = 3\n\n\ndef other(argv):",
                "command", "cannot be called"),
 }  # fmt: skip
 OF_THE_COMMAND = {
     *("garbage", "ids", "type", "flaky", "slow", "verdict", "folder", "unsaid", "cancels", "shape"),
     *("named", "missing", "value", "record", "argv", "called", "awaited"),
-    *("hashed", "ended", "later", "unkept"),
+    *("hashed", "ended", "later", "unkept", "unopened", "unclosed", "quits"),
 }
 """Faults that are found or told in a way of their own; the others are planted in tests/testing."""
 COIN = (
@@ -135,6 +142,8 @@ COIN = (
 )
 ONCE = "\nONCE = iter(range(20))\n"
 UNSAID = "\n\nclass Unsaid(Exception):\n    def __str__(self):\n        raise ValueError\n"
+QUITS = "\n\n@__import__('attrs').frozen\nclass Quits:\n    def __attrs_post_init__(self):\n"
+QUITS += "        raise SystemExit(0)\n"
 SLOW = {"slow", "verdict"}
 SCRIPT = """
 import contextlib, gc, io, json, os, sys
@@ -410,6 +419,7 @@ def broken(
             if path == f"rlvr_{name}.py":
                 assert old in text, name
                 text = text.replace(old, new) + (COIN if "COIN" in new else "")
+                text += QUITS if "Quits" in new else ""
                 text += (ONCE if "ONCE" in new else "") + (UNSAID if "Unsaid" in new else "")
             file = author.folder / f"rlvr-{name}" / path
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -61,7 +61,13 @@ def test_every_list_survives_being_shown(value):
     assert coerce(as_text(value), tuple[str, ...]) == value
 
 
-@given(st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.booleans()))
+@given(
+    st.one_of(
+        st.integers(-(2**63), 2**63 - 1),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.booleans(),
+    )
+)
 def test_every_number_survives_being_shown(value):
     """The same for numbers and flags."""
     assert coerce(as_text(value), type(value)) == value

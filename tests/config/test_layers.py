@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+
+import attrs
 import pytest
 from attrs import frozen
 from attrs.validators import ge, gt
@@ -59,6 +63,7 @@ def test_later_layers_win_and_are_named():
         ("a,b", ["a", "b"]),
         (" a , b,", ["a", "b"]),
         ("", []),
+        ("[" * 100_000, ["[" * 100_000]),
         ("a,x,b", ["a", "x", "b"]),
         ("a,x", ["a,x"]),
         ('["a,x", "b"]', ["a,x", "b"]),
@@ -276,14 +281,23 @@ def test_a_path_in_a_file_is_at_home(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "line", ['steps = "3"', "steps = 3.0", "steps = true", "decay = 1", "stop = 'a'"]
+    "line",
+    [
+        "lr = 1" + "0" * 400,
+        "steps = 0x" + "f" * 5000,
+        'steps = "3"',
+        "steps = 3.0",
+        "steps = true",
+        "decay = 1",
+        "stop = 'a'",
+    ],
 )
 def test_files_know_types(tmp_path, line):
     """In a file a text is no number, a fraction no whole number, a flag no number."""
     path = tmp_path / "run.toml"
     path.write_text(f"[t]\n{line}\n", encoding="utf-8")
 
-    with pytest.raises(ConfigError, match=r"t\.(steps|decay|stop) cannot be"):
+    with pytest.raises(ConfigError, match=r"t\.(lr|steps|decay|stop) cannot be"):
         resolve(SPECS, [file_layer(path)])
 
 
@@ -294,6 +308,17 @@ def test_files_know_types(tmp_path, line):
         ("run.yaml", "t:\n  lr: [1\n", "line "),
         ("run.yaml", "- 1\n", "not a table"),
         ("run.ini", "", "use a .toml"),
+        ("run.toml", "[t]\nsteps = 1" + "0" * 5000, "(line 2: steps = 1000"),
+        ("run.yaml", "t:\n  steps: 1" + "0" * 5000, "(line 2:   steps: 1000"),
+        ("run.yaml", "t:\n  lr: 1" + "0" * 200 + ":1" * 200 + ".5", "too large"),
+        ("run.toml", f"t = {'[' * 5000}{']' * 5000}", "nested too deep"),
+        ("run.yaml", f"t: {'[' * 5000}{']' * 5000}", "nested too deep"),
+        ("run.toml", f"{'.'.join('t' * 5000)} = 1", "nested too deep"),
+        ("run.yaml", "t: &t {t: *t}", "nested too deep"),
+        ("run.yaml", "t:\n  lr: 2020-99-99", "month must be"),
+        ("run.yaml", "t:\n  lr: !!int ''", "IndexError"),
+        ("run.yaml", "t:\n  lr: !!bool x", "KeyError"),
+        ("run.yaml", "t:\n  lr: !!timestamp x", "AttributeError"),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, name, text, part):
@@ -350,6 +375,120 @@ def test_an_annotation_that_cannot_be_read_is_the_plugins_mistake():
 
     with pytest.raises(PluginError, match=r"options of 'mine' .*Options[\s\S]*'Absent' is not"):
         resolve({"mine": Options}, [])
+
+
+RAISED = [SystemExit(0), KeyError("w"), FileNotFoundError(2, "none", "/data"), GeneratorExit()]
+RAISED += [asyncio.CancelledError(), type("Mute", (Exception,), {"__str__": lambda self: 1 / 0})()]
+
+
+def raising(where, error, when):
+    """A class of options whose author's code raises there, for the value 2 or always."""
+
+    def code(*given):
+        if given[-1:] == (2.0,) or when == "always":
+            raise error
+        return 1.0
+
+    def check(self):
+        return code(self.w)
+
+    fields = {
+        "validator": {"default": 1.0, "validator": code},
+        "converter": {"default": 1.0, "converter": code},
+        "factory": {"factory": code},
+        "post": {"default": 1.0},
+    }
+    names = {"__annotations__": {"w": float}, "w": attrs.field(**fields[where])}
+    if where == "post":
+        names["__attrs_post_init__"] = check
+    return frozen(type("Mine", (), names))
+
+
+@pytest.mark.parametrize("error", RAISED, ids=[type(error).__name__ for error in RAISED])
+@pytest.mark.parametrize("where", ["validator", "converter", "factory", "post"])
+def test_what_the_code_of_an_options_author_raises_names_the_options(where, error):
+    """Neither a silent end nor a bug of ours: exit 3, at the default and of a value."""
+    said = rf"options of 'mine' .*Mine\)[\s\S]*it raised {type(error).__name__}"
+    with pytest.raises(PluginError, match=said):
+        resolve({"mine": raising(where, error, "always")}, [])
+    if where == "factory":
+        return
+
+    with pytest.raises(PluginError, match=said) as caught:
+        resolve({"mine": raising(where, error, "at 2")}, [Layer("flags", {"mine.w": 2})])
+
+    assert "mine.w=2.0 (from flags)" in str(caught.value)
+    assert caught.value.__cause__ is error
+
+
+def test_ctrl_c_in_a_validator_stays_ctrl_c():
+    """It is nobody's fault."""
+    with pytest.raises(KeyboardInterrupt):
+        resolve({"mine": raising("validator", KeyboardInterrupt(), "always")}, [])
+
+
+def test_a_refusal_whose_text_cannot_be_made_refuses_the_value():
+    """The option is named all the same."""
+    mute = type("Mute", (ValueError,), {"__str__": lambda self: 1 / 0})()
+
+    with pytest.raises(ConfigError, match=r"mine\.w cannot be 2\.0 [\s\S]*text raised ZeroDiv"):
+        resolve({"mine": raising("validator", mute, "at 2")}, [Layer("flags", {"mine.w": 2})])
+
+
+def test_options_that_are_no_class_are_the_plugins_mistake():
+    """Such as an instance."""
+    with pytest.raises(PluginError, match="no attrs class"):
+        resolve({"mine": Options()}, [])
+
+
+NESTED = functools.reduce(lambda inner, _: [inner], range(3000), 1)
+
+
+TOO_BIG = [
+    ("t.lr", 10**400), ("t.lr", -(10**400)), ("t.lr", 10**5000), ("t.lr", "1" + "0" * 400),
+    ("t.steps", 10**400), ("t.steps", 10**5000), ("t.steps", "1" + "0" * 400),
+    ("t.limit", 2**63), ("t.limit", -(2**63) - 1), ("t.limit", "9" * 5000),
+    ("t.decay", 10**5000), ("t.fast", 10**5000), ("t.stop", 10**5000), ("t.stop", [10**5000]),
+    ("t.steps", NESTED), ("t.stop", NESTED), ("t.stop", "[" * 100_000),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), TOO_BIG, ids=[str(n) for n, _ in enumerate(TOO_BIG)])
+def test_a_value_that_is_too_big_is_refused(key, value):
+    """Wherever it comes from: the option and the place are named."""
+    with pytest.raises(ConfigError) as caught:
+        resolve(SPECS, [Layer("the call", {key: value})])
+
+    assert str(caught.value).startswith(f"{key} cannot be ")
+    assert "(from the call)\n  expected: " in str(caught.value)
+    assert len(str(caught.value)) < 800
+
+
+def test_whole_numbers_have_64_bits():
+    """Those at the ends are taken; a number may be larger."""
+    ends = {"t.limit": -(2**63), "t.steps": 2**63 - 1, "t.lr": 10**300}
+
+    assert resolve(SPECS, [Layer("flags", ends)]).values["t.lr"] == 1e300
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        (None, "w has no annotation"),
+        ("attrs.Flaot", "Flaot"),
+        ("tuple[", "must be an expression"),
+        (dict, r"mine\.w was given \(from flags\)\n.*cannot have the type dict"),
+        (tuple, "cannot have the type tuple"),
+        (int | str | None, "cannot have the type"),
+    ],
+)
+def test_a_type_that_no_option_has_is_the_plugins_mistake(annotation, said):
+    """Told where it is known, by the option's name."""
+    names = {"__annotations__": {"w": annotation}, "__module__": __name__} if annotation else {}
+    mine = frozen(type("Mine", (), {**names, "w": option(1.0, "Weight")}))
+
+    with pytest.raises(PluginError, match=said):
+        resolve({"mine": mine}, [Layer("flags", {"mine.w": "2"})])
 
 
 def test_the_core_has_few_options():

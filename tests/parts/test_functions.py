@@ -115,7 +115,11 @@ async def slow(groups: Any) -> Any:
         (rlvr.reward, length, "A class derives from rlvr.RewardFn"),
         (rlvr.reward, lambda problem: 1, r"found: <lambda>\(problem\): too many positional"),
         (rlvr.reward, Judge.__call__, "missing a required argument: 'trajectory'"),
-        (rlvr.advantage, slow, r"\(groups\); found: async def slow, which nobody awaits"),
+        (
+            rlvr.advantage,
+            slow,
+            r"^an advantage .*\(groups\); found: async def slow, which nobody",
+        ),
         (rlvr.loss(importance_weighted=False), slow, r"\(data, logprobs, outputs\); found: slow"),
     ],
 )
@@ -125,3 +129,20 @@ def test_what_cannot_be_called_so_is_refused_at_once(
     """Where it is decorated, not in the middle of a run."""
     with pytest.raises(TypeError, match=said):
         decorator(function)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"importance_weighted": "no"}, "importance_weighted .*True or False; found: 'no'"),
+        ({"importance_weighted": None}, "importance_weighted .*found: None"),
+        ({"is_policy_gradient": 0}, "is_policy_gradient .*True or False; found: 0"),
+        ({"needs": {"x"}}, r"needs .*rlvr\.Needs\(annotations=.*found: {'x'}"),
+        ({"needs": set()}, r"needs .*found: set\(\)"),
+        ({"needs": Needs}, "needs .*found: <class"),
+    ],
+)
+def test_what_a_loss_cannot_say_is_refused_at_once(given: dict[str, Any], said: str) -> None:
+    """Before there is a function."""
+    with pytest.raises(TypeError, match=said):
+        rlvr.loss(**{"importance_weighted": False, **given})

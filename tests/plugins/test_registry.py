@@ -277,6 +277,10 @@ def test_an_option_is_found_with_the_parts_that_have_it(importable_site):
             yield CurriculumSpec(
                 name="lost", target="no:One", config="no:Where", namespace="curriculum"
             )
+            for name in ("int", "copyright"):
+                yield CurriculumSpec(
+                    name=name, target="no:One", config="builtins:" + name, namespace="curriculum"
+                )
         """,
     )
     found = Registry(PluginHost.load({"RLVR_PLUGINS": "adder"}))
@@ -285,7 +289,8 @@ def test_an_option_is_found_with_the_parts_that_have_it(importable_site):
     assert [s.full_name for s in found.owners("toy.letters")] == ["builtin/toy"]
     assert found.owners("curriculum.adit") == []
     assert "curriculum" in found.namespaces()
-    assert found.names("curriculum") == ["difficulty", "epochs", "lost", "pass-rate", "strength"]
+    ours = {"difficulty", "epochs", "pass-rate", "strength"}
+    assert {*found.names("curriculum")} == ours | {"copyright", "int", "lost"}
 
 
 def test_known_names_are_those_that_the_distributions_offer():
@@ -343,6 +348,38 @@ def test_a_target_whose_import_fails_names_plugin_module_and_command(importable_
 def test_a_target_that_names_nothing():
     """A module without the object is the plugin's mistake too."""
     assert "has no object 'Nothing'" in message_of(load_object, "rlvr.specs:Nothing")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise SystemExit(0)",
+        "raise BaseException('own')",
+        "raise GeneratorExit",
+        "import asyncio\nraise asyncio.CancelledError",
+        "raise AttributeError('Part')",
+        "class Mute(Exception):\n    def __str__(self):\n        1 / 0\nraise Mute",
+        "def __getattr__(name):\n    raise SystemExit(0) if name == 'Part' else AttributeError",
+        "def __getattr__(name):\n    raise KeyError(name) if name == 'Part' else AttributeError",
+    ],
+)
+def test_whatever_a_target_raises_names_its_plugin(text, importable_site):
+    """A module that leaves, or that raises where it is asked for the object."""
+    importable_site.add("adder", "RLVR_API = 1\n", distribution="their-adder")
+    (importable_site.path / "site_leaves.py").write_text(text)
+
+    message = message_of(load_object, "site_leaves:Part", "adder")
+
+    assert "plugin 'adder' (their-adder) could not load 'site_leaves:Part'" in message
+    assert "site_leaves.py:" in message
+
+
+def test_ctrl_c_at_an_import_stays_ctrl_c(importable_site):
+    """It is nobody's fault."""
+    (importable_site.path / "site_stopped.py").write_text("raise KeyboardInterrupt")
+
+    with pytest.raises(KeyboardInterrupt):
+        load_object("site_stopped:Part")
 
 
 def test_errors_on_purpose_pass_through(importable_site):

@@ -73,6 +73,15 @@ def test_a_right_plugin_holds_every_promise(
     assert broken(contract_of(RIGHT)) == set()
 
 
+def test_public_names_that_it_imports_are_no_hooks(
+    contract_of: Callable[[str], type[PluginContract]], broken: Broken
+) -> None:
+    """Also those that begin with rlvr_, or are given such a name."""
+    imports = "from rlvr import *\nfrom rlvr import hookimpl as rlvr_hook, rlvr_command\n"
+
+    assert broken(contract_of(imports + RIGHT)) == set()
+
+
 @pytest.mark.parametrize(
     ("old", "new", "promise"),
     [

@@ -19,6 +19,7 @@ from rlvr import (
     ConfigError,
     NearMissWarning,
     Outcome,
+    PartError,
     Problem,
     Reward,
     RewardFn,
@@ -28,6 +29,7 @@ from rlvr import (
     VerifierError,
 )
 from rlvr.testing import RewardContract, ToyReward, ToyTask
+from rlvr.testing.contract import opened
 from tests.testing.conftest import Broken, Faults, contract_of
 
 breaks = Faults()
@@ -167,6 +169,44 @@ class Opens(ToyReward):
         if not self.is_open:
             raise VerifierError("not open")
         return await super().__call__(problem, trajectory)
+
+
+class LosesItself(Opens):
+    async def __aenter__(self) -> Any:
+        self.is_open = True
+
+
+class NeverWaits(Opens):
+    def __aexit__(self, *_error: object) -> Any:
+        self.is_open = False
+
+
+class Swallows(Opens):
+    async def __aexit__(self, *_error: object) -> Any:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("reward", "body", "said"),
+    [
+        (LosesItself, None, "__aenter__.*\n.*; came: None, which does not derive from"),
+        (NeverWaits, None, r"__aexit__.*\n.*it raised TypeError: [^(]*\n"),
+        (NeverWaits, "skipped", "^skipped$"),
+        (Swallows, "skipped", "^skipped$"),
+    ],
+)
+def test_a_part_is_opened_and_closed_as_in_a_run(
+    reward: type[Opens], body: str | None, said: str
+) -> None:
+    """The fault is told in its words, and hides no outcome of the test."""
+
+    async def use() -> None:
+        async with opened(reward()):
+            if body is not None:
+                pytest.skip(body)
+
+    with pytest.raises((PartError, pytest.skip.Exception), match=said):
+        asyncio.run(use())
 
 
 class Undecided(ToyReward):

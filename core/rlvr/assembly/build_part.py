@@ -43,7 +43,8 @@ def _inner(spec: LossSpec, outer: Any, context: BuildContext) -> Any:
     if spec.config:
         record = load_object(spec.config, spec.provider)
         names = {f.name for f in attrs.fields(record)} & {f.name for f in attrs.fields(type(outer))}
-        config = record(**{name: getattr(outer, name) for name in names})
+        with Border(spec, spec.kind, spec.config, promised="to take options of the loss around it"):
+            config = record(**{name: getattr(outer, name) for name in names})
     part = _made(spec, config, context)
     check_declarations(part, "loss")
     return part
@@ -82,7 +83,13 @@ async def _left(part: Any, kind: str, *body: Any) -> None:
 
 async def enter(stack: AsyncExitStack, part: Any) -> Any:
     """Open a part; the stack closes it in reverse order."""
-    kind = kind_of(part)
+    found = await entered(stack, part, kind := kind_of(part))
+    check_declarations(found, kind)
+    return found
+
+
+async def entered(stack: AsyncExitStack, part: Any, kind: str) -> Any:
+    """The same, whatever the part declares."""
     at = Border(part, kind, "__aenter__", promised="the part itself, open")
     with at:
         found = await part.__aenter__()
@@ -91,5 +98,4 @@ async def enter(stack: AsyncExitStack, part: Any) -> Any:
     at.check(fault)
     if type(found) is not type(part):
         same_part(part, found)
-    check_declarations(found, kind)
     return found

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 from pluggy import HookimplMarker
 
-from rlvr.border.calls import spec_of
+from rlvr.border.calls import label, spec_of
 from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_report import Report, named
 from rlvr.errors import PartError
@@ -134,7 +134,10 @@ class _Kit:
         if (judge := spec_of(getattr(node.instance, "judge", None), "reward")) is not None:
             self.misjudging.add(named(judge))
             cause = f"verdicts of the {named(judge)}"
-            if isinstance(error, NoVerdictError):
+            is_judges = isinstance(error, PartError) and str(error).startswith(
+                label(judge, "reward")
+            )
+            if is_judges or isinstance(error, NoVerdictError):
                 part, target = named(judge), judge.target
             else:
                 target = f"{judge.target}, or {target}, whose answers it judges"

@@ -173,7 +173,8 @@ def listed(name: str, names: Sequence[str] | str) -> str:
         return names or ""
     found: list[Any] = list(map(unwrapped, names if isinstance(names, Iterable) else [names]))
     if not all(isinstance(one, str) for one in found):
-        raise _refused(name, names, f"no names; {_NAMES}")
+        of = f"; {_NAMES}" if name == "callbacks" else ""
+        raise _refused(name, names, f"no names{of}", "give a text, or a list of texts")
     return json.dumps(found) if found else ""
 
 
@@ -211,10 +212,10 @@ def _taken(flag: Action, value: Any) -> Any:
         did = did_you_mean(str(value), choices)
         raise _refused(name, value, f"none of {', '.join(choices)}", did)
     if not isinstance(value, str | Path):
-        of = f"; {_NAMES}" if flag.metavar == "NAME" else ""
+        of = f"; {_NAMES}" if flag.metavar == "NAME" and name != "preset" else ""
         do = "give its .directory" if isinstance(value, FinishedRun) else ""
         raise _refused(name, value, f"neither a text nor a Path{of}", do)
-    return path_of(name, value)
+    return path_of(name, value) if value else value
 
 
 def path_of(name: str, value: str | Path) -> str:
@@ -224,6 +225,8 @@ def path_of(name: str, value: str | Path) -> str:
     Raises:
         ConfigError: It can be neither an option nor the name of a file.
     """
+    if not value:
+        raise _refused(name, value, "an empty text")
     if fault := fault_of_text(str(value)):
         raise _refused(name, value, fault)
     return os.path.expanduser(value)

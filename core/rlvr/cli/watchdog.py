@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import gc
-import math
 import os
 import pickle
 import sys
@@ -23,6 +22,8 @@ from rlvr.heartbeat import say, stdout_to_stderr
 from rlvr.plugins.host import PluginHost
 from rlvr.plugins.loading import HUNG
 
+_MOST_S = 1e9
+"""30 years: no clock takes much more."""
 IMPORT_S = 10.0
 """Time that the import of a plugin may take, where no flag says another."""
 
@@ -194,6 +195,6 @@ def add_limit_flag(parser: argparse.ArgumentParser, default_s: float, what: str)
 def seconds(text: str) -> float:
     """The type of a flag that takes a time."""
     with suppress(ValueError):
-        if 0 <= (time_s := float(text)) < math.inf:
+        if 0 <= (time_s := float(text)) <= _MOST_S:
             return time_s
     raise argparse.ArgumentTypeError(f"{text} is no time in seconds")

@@ -17,7 +17,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Union
 
+from rlvr.plugins.author_error import text_of
+
 _TRUE, _FALSE, _NONE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}, {"", "none", "null"}
+
+
+class RangeError(ValueError):
+    """A number is too large for its type, or not finite."""
 
 
 def coerce(value: Any, wanted: Any, *, is_typed: bool = False) -> Any:
@@ -73,7 +79,7 @@ def names_in(text: str, known: Container[str] = ()) -> list[str]:
     if text in known:
         return [text]
     if text.lstrip().startswith("["):
-        with suppress(ValueError):
+        with suppress(ValueError, RecursionError):
             names = json.loads(text)
             if all(isinstance(name, str | int) for name in names):
                 return list(map(str, names))
@@ -119,18 +125,28 @@ def _checked(value: Any, wanted: Any) -> Any:
     if wanted is Path and isinstance(value, str | Path):
         return Path(value)
     if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return _number(float(value))
+        return _number(value)
     if isinstance(value, bool) and wanted is not bool:
         raise ValueError(f"{str(value).lower()} is no {_SCALARS[wanted]}")
     if not isinstance(value, wanted):
-        raise ValueError(f"{value!r} is no {_SCALARS[wanted]}")
-    return value
+        raise ValueError(f"{text_of(value, repr)} is no {_SCALARS[wanted]}")
+    return _whole(value) if wanted is int else value
 
 
-def _number(value: float) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is not a finite number")
-    return value
+def _number(value: float | str) -> float:
+    try:
+        number = float(value)
+    except OverflowError as error:  # of a whole number
+        raise RangeError("it is too large") from error
+    if not math.isfinite(number):
+        raise RangeError(f"{number} is not a finite number")
+    return number
+
+
+def _whole(value: int | str) -> int:
+    if not -(2**63) <= (number := int(value)) < 2**63:
+        raise RangeError("it has more than 64 bits")
+    return number
 
 
 def _boolean(text: str) -> bool:
@@ -148,8 +164,8 @@ _SCALARS: dict[Any, str] = {
 }
 
 _PARSERS: dict[Any, Callable[[str], Any]] = {
-    int: int,
-    float: lambda text: _number(float(text)),
+    int: _whole,
+    float: _number,
     bool: _boolean,
     str: str,
     Path: Path,

@@ -31,13 +31,18 @@ def file_layer(path: Path) -> Layer:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read", f"found: {error}") from error
-    table = _toml(path, text) if path.suffix.lower() == ".toml" else _yaml(path, text)
-    if not isinstance(table, Mapping):
+    try:
+        table = _toml(path, text) if path.suffix.lower() == ".toml" else _yaml(path, text)
+        if not isinstance(table, Mapping):
+            raise ConfigError(
+                f"{path} holds {type(table).__name__}, not a table of options",
+                do="write a namespace with its keys: [train], then lr = 1e-4",
+            )
+        return Layer(str(path), dict(_flat(table, "")), is_typed=True)
+    except RecursionError as error:
         raise ConfigError(
-            f"{path} holds {type(table).__name__}, not a table of options",
-            do="write a namespace with its keys: [train], then lr = 1e-4",
-        )
-    return Layer(str(path), dict(_flat(table, "")), is_typed=True)
+            f"{path} cannot be read", "found: lists or tables that are nested too deep"
+        ) from error
 
 
 def _flat(table: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
@@ -51,8 +56,10 @@ def _flat(table: Mapping[Any, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 def _toml(path: Path, text: str) -> Any:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML", f"found: {error}") from error
+    except ValueError as error:
+        raise ConfigError(
+            f"{path} is not valid TOML", f"found: {error}{_long_number(text)}"
+        ) from error
 
 
 def _yaml(path: Path, text: str) -> Any:
@@ -73,3 +80,15 @@ def _yaml(path: Path, text: str) -> Any:
         line = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         problem = getattr(error, "problem", None) or str(error)
         raise ConfigError(f"{path} is not valid YAML", f"found: {problem}{line}") from error
+    except (ValueError, LookupError, AttributeError, ArithmeticError) as error:  # of a value
+        raise ConfigError(
+            f"{path} is not valid YAML", f"found: {error!r}{_long_number(text)}"
+        ) from error
+
+
+def _long_number(text: str) -> str:
+    """The line of a whole number with more digits than Python reads; "" without one."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"[\d_]{4300}", line):
+            return f" (line {number}: {line[:60]}...)"
+    return ""

@@ -10,6 +10,7 @@ import attrs
 from attrs import field, frozen
 
 from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.plugins.author_error import text_of
 
 COMMAND_LINE = "command line"
 PYTHON = "the Python call"
@@ -49,7 +50,7 @@ def typed_options(options: Any) -> dict[str, Any]:
     values = {} if options is None else options
     if isinstance(values, Mapping) and all(isinstance(key, str) for key in values):
         return dict(values)
-    found = f"found: {options!r:.200} ({type(options).__name__})"
+    found = f"found: {text_of(options, repr)} ({type(options).__name__})"
     raise ConfigError("options were given.", found, 'give a mapping: {"train.lr": 1e-4}')
 
 

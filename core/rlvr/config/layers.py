@@ -12,11 +12,12 @@ from typing import Any
 
 from attrs import field, frozen
 
-from rlvr.config.coerce import coerce, fault_of_text
+from rlvr.config.coerce import RangeError, coerce, fault_of_text
 from rlvr.config.files import file_layer
 from rlvr.config.layer import Layer, environment_layer, overrides_layer
-from rlvr.config.schema import OptionSchema, options_of
-from rlvr.errors import ConfigError, UnknownNameError
+from rlvr.config.schema import OptionSchema, made, options_of
+from rlvr.errors import ConfigError, PartError, PluginError, UnknownNameError
+from rlvr.plugins.author_error import text_of
 from rlvr.suggest import did_you_mean
 
 __all__ = [
@@ -80,6 +81,8 @@ def resolve(specs: Mapping[str, type], layers: Sequence[Layer]) -> Options:
     Raises:
         UnknownNameError: A key that no class declares (suggests the nearest).
         ConfigError: A value of the wrong type, or one that its option refuses.
+        PluginError: An option's type is none that options may have, or the code of its author
+            raised something else than a refusal.
     """
     known = options_of(specs)
     values = {key: schema.default for key, schema in known.items()}
@@ -105,8 +108,15 @@ def without_gone(values: Mapping[str, Any]) -> dict[str, Any]:
 def _typed(schema: OptionSchema, value: Any, layer: Layer) -> Any:
     try:
         found = coerce(value, schema.wanted, is_typed=layer.is_typed)
-    except ValueError as error:
-        raise _refused(schema, value, layer.place(schema.key), "") from error
+    except (ValueError, RecursionError) as error:
+        why = f"found: {error}" if isinstance(error, RangeError) else ""
+        raise _refused(schema, value, layer.place(schema.key), why) from error
+    except TypeError as error:
+        raise PluginError(
+            f"{schema.key} was given (from {layer.place(schema.key)})",
+            f"found: {error}",
+            schema.line,
+        ) from error
     if isinstance(found, str) and (fault := fault_of_text(found)):
         raise _refused(schema, value, layer.place(schema.key), f"found: {fault}")
     return os.path.expanduser(found) if isinstance(found, str) and found[:2] == "~/" else found
@@ -122,14 +132,17 @@ def _record(
     own = [schema for schema in known.values() if schema.namespace == namespace]
     given = {schema.field: values[schema.key] for schema in own}
     try:
-        return cls(**given)
-    except (ValueError, TypeError) as error:
+        return made(namespace, cls, given)
+    except (ValueError, TypeError, PartError) as error:
         for schema in own:  # one at a time: which of them is it?
+            value, place = values[schema.key], origin[schema.key]
+            of_one = f"{schema.key}={text_of(value, repr)} (from {place}): "
             try:
-                cls(**{schema.field: values[schema.key]})
+                made(namespace, cls, {schema.field: value}, of_one)
             except (ValueError, TypeError) as single:
-                value, place = values[schema.key], origin[schema.key]
                 raise _refused(schema, value, place, _sentence(single)) from single
+        if isinstance(error, PartError):
+            raise
         places = [f"{s.key} ({origin[s.key]})" for s in own if origin[s.key] != DEFAULT]
         raise ConfigError(
             f"the options of {namespace!r} do not go together",
@@ -140,7 +153,7 @@ def _record(
 
 def _refused(schema: OptionSchema, value: Any, place: str, why: str) -> ConfigError:
     return ConfigError(
-        f"{schema.key} cannot be {value!r} (from {place})",
+        f"{schema.key} cannot be {text_of(value, repr)} (from {place})",
         f"expected: {schema.expected}" + (f"; {why}" if why else ""),
         schema.line,
     )
@@ -148,7 +161,7 @@ def _refused(schema: OptionSchema, value: Any, place: str, why: str) -> ConfigEr
 
 def _sentence(error: Exception) -> str:
     # attrs' validators put the attribute, the options and the value behind the message
-    return str(error.args[0] if error.args else error)
+    return text_of(error.args[0] if error.args else error, most=3000)
 
 
 def _unknown(key: str, layer: Layer, known: Mapping[str, OptionSchema]) -> UnknownNameError:

@@ -12,7 +12,9 @@ from attrs import frozen
 
 from rlvr.config.coerce import type_name
 from rlvr.config.fields import CHOICES, HELP, UNIT
-from rlvr.errors import PluginError
+from rlvr.errors import PartError, PluginError, RlvrError
+from rlvr.plugins.author_error import passes, said, text_of
+from rlvr.plugins.discovery import owner_of
 
 
 @frozen(kw_only=True)
@@ -73,23 +75,63 @@ def _types_of(cls: type) -> Mapping[str, Any]:
     return typing.get_type_hints(cls)
 
 
+def made(namespace: str, cls: type, values: Mapping[str, Any], given: str = "") -> Any:
+    """
+    The record of options with these values, the others at their default.
+
+    Args:
+        namespace: Of the options.
+        cls: Their class.
+        values: By the names of its fields.
+        given: The value in words, where it is one.
+
+    Raises:
+        ValueError, TypeError: It refuses a value.
+        PartError: A validator, converter or factory of its author raised something else.
+    """
+    try:
+        return cls(**values)
+    except (ValueError, TypeError, RlvrError):
+        raise
+    except BaseException as error:  # the plugin border
+        if passes(error):
+            raise
+        do = "correct the plugin (--debug shows the traceback), or choose another part"
+        raise PartError(
+            f"{_whose(namespace, cls)} cannot be used", f"found: {given}it raised {said(error)}", do
+        ) from error
+
+
 def defaults_of(namespace: str, cls: type) -> Any:
     """
     The record with every option at its default.
 
     Raises:
-        PluginError: The class is no attrs class, or its defaults do not make a record, or
-            an annotation names what its module does not have.
+        PluginError: The class is no attrs class, or its defaults do not make a record, or an
+            annotation is missing or names what its module does not have.
     """
     problem = "it is no attrs class"
-    if attrs.has(cls):
+    if isinstance(cls, type) and attrs.has(cls):
         try:
-            _types_of(cls)  # of an import under TYPE_CHECKING nothing is known
-            return cls()
-        except (NameError, TypeError, ValueError) as error:
-            problem = str(error)
+            types = _types_of(cls)  # of an import under TYPE_CHECKING nothing is known
+            if without := [f.name for f in attrs.fields(cls) if f.name not in types]:
+                raise TypeError(f"{', '.join(without)} has no annotation, such as: float")
+            return made(namespace, cls, {})
+        except RlvrError:
+            raise
+        except Exception as error:  # the plugin border: annotations are evaluated
+            problem = text_of(error)
     raise PluginError(
-        f"the options of {namespace!r} ({cls.__module__}:{cls.__qualname__}) cannot be used",
+        f"{_whose(namespace, cls)} cannot be used",
         problem,
         "every option is a field made with rlvr.option(default, help)",
     )
+
+
+def _whose(namespace: str, cls: Any) -> str:
+    """Options in words: their plugin, namespace and class."""
+    if not isinstance(cls, type):
+        return f"the options of {namespace!r} ({text_of(cls, repr)})"
+    owner = owner_of(cls.__module__)
+    plugin = f"plugin {owner.name!r}: " if owner else ""
+    return f"{plugin}the options of {namespace!r} ({cls.__module__}:{cls.__qualname__})"

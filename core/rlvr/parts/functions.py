@@ -38,13 +38,21 @@ def loss(
     *, needs: Needs | None = None, importance_weighted: bool, is_policy_gradient: bool = True
 ) -> Callable[[Callable[..., Any]], type[Loss]]:
     """A loss of a function `(data, logprobs, outputs) -> (loss, metrics)`, see `Loss.__call__`."""
+    needs = Needs() if needs is None else needs
+    for name, value, kind, expected in (
+        ("needs", needs, Needs, 'such as rlvr.Needs(annotations={"reference"})'),
+        ("importance_weighted", importance_weighted, bool, "True or False"),
+        ("is_policy_gradient", is_policy_gradient, bool, "True or False"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} of a loss: expected {expected}; found: {value!r}")
 
     def decorate(function: Callable[..., Any]) -> type[Loss]:
         made: type[Loss] = _part(
             Loss,
             function,
             "data, logprobs, outputs",
-            needs=needs or Needs(),
+            needs=needs,
             importance_weighted=importance_weighted,
             is_policy_gradient=is_policy_gradient,
         )
@@ -58,7 +66,8 @@ def _part(
 ) -> Any:
     named = getattr(function, "func", function)  # of a partial
     name = getattr(named, "__name__", type(named).__name__)
-    asked = f"a {base.kind} is made of a function ({given})"  # type: ignore[attr-defined]
+    kind: str = base.kind  # type: ignore[attr-defined]
+    asked = f"{'an' if kind[0] in 'aeiou' else 'a'} {kind} is made of a function ({given})"
     if isinstance(function, type) or not callable(function):
         raise TypeError(f"{asked}; found: {function!r}. A class derives from rlvr.{base.__name__}")
     found = name

@@ -10,7 +10,7 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -162,16 +162,23 @@ def log_traceback(error: BaseException) -> None:
         log.debug("part_raised", traceback=text)
 
 
-def _text_of(error: BaseException) -> str:
+def text_of(value: object, write: Callable[[Any], str] = str, most: int = _SHOWN) -> str:
+    """What `str` or `repr` writes of a foreign value, shortened; writing it may fail."""
     try:
-        has_line = isinstance(error, SyntaxError) and error.filename  # and its text says it too
-        text = " ".join(str(error.args[0] if has_line else error).split())
-    except BaseException as second:  # the plugin border: its __str__ is the plugin's
-        if passes(second):
+        text = write(value)
+    except BaseException as error:  # the plugin border: its __str__ is the plugin's
+        if passes(error):
             raise
-        text = f"(its text raised {type(second).__name__})"
-    short = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-    return f"{type(error).__name__}: {short}" if short else type(error).__name__
+        return f"(its text raised {type(error).__name__})"
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def _text_of(error: BaseException) -> str:
+    def without_line(error: Any) -> str:  # of a syntax error's text: its place says it
+        return str(error.args[0] if isinstance(error, SyntaxError) and error.filename else error)
+
+    text = " ".join(text_of(error, without_line).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _chain(error: BaseException, longest: int) -> Iterator[BaseException]:

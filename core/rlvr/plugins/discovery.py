@@ -83,6 +83,12 @@ def discover() -> tuple[Found, ...]:
     return tuple(sorted(found, key=lambda f: (f.distribution != "rlvr", f.name, f.distribution)))
 
 
+def owner_of(module: str) -> Found | None:
+    """The first installed plugin that lies in the package of a module; None without one."""
+    package = module.partition(".")[0]
+    return next((f for f in discover() if re.split(r"[.:]", f.target)[0] == package), None)
+
+
 def _entries(dist: metadata.Distribution) -> Iterator[Found]:
     problem = ""
     entries: Iterable[metadata.EntryPoint] = ()

@@ -182,7 +182,7 @@ class Registry:
 def _fields(spec: Any) -> set[str]:
     try:
         return set(attrs.fields_dict(load_object(spec.config, spec.provider)))
-    except RlvrError:  # a part that is not chosen may be broken
+    except (RlvrError, ValueError, TypeError):  # a part that is not chosen may be broken
         return set()
 
 

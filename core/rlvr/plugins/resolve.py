@@ -7,8 +7,10 @@ from typing import Any
 
 from rlvr.errors import PluginError, RlvrError
 from rlvr.install import pip_install
-from rlvr.plugins.author_error import said
+from rlvr.plugins.author_error import passes, said
 from rlvr.plugins.discovery import discover
+
+_NOTHING = object()
 
 
 def load_object(target: str, provider: str = "") -> Any:
@@ -21,10 +23,12 @@ def load_object(target: str, provider: str = "") -> Any:
     """
     module_name, _, attribute = target.partition(":")
     try:
-        module = importlib.import_module(module_name)
+        found = getattr(importlib.import_module(module_name), attribute, _NOTHING)
     except RlvrError:
         raise
-    except Exception as error:  # the plugin border: a plugin's module may raise anything
+    except BaseException as error:  # the plugin border: a plugin's module may raise anything
+        if passes(error):
+            raise
         distribution = _distribution(module_name, provider)
         whose = f"plugin {provider!r} ({distribution})" if provider else distribution
         raise PluginError(
@@ -32,18 +36,17 @@ def load_object(target: str, provider: str = "") -> Any:
             said(error),
             _remedy(error, distribution, target),
         ) from error
-    try:
-        return getattr(module, attribute)
-    except AttributeError as error:
+    if found is _NOTHING:
         distribution = _distribution(module_name, provider)
         raise PluginError(
             f"module {module_name!r} has no object {attribute!r}",
             f"plugin {provider or distribution!r} names it as {target!r}",
             f"do: {pip_install(distribution, reinstall=True)}, or mend its plugin module",
-        ) from error
+        )
+    return found
 
 
-def _remedy(error: Exception, distribution: str, target: str) -> str:
+def _remedy(error: BaseException, distribution: str, target: str) -> str:
     missing = error.name if isinstance(error, ModuleNotFoundError) else None
     command = pip_install(distribution, reinstall=True)
     if missing and f"{target.partition(':')[0]}.".startswith(f"{missing}."):  # it lies in no module

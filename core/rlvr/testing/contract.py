@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,9 +71,13 @@ async def opened(part: P) -> AsyncIterator[P]:
     A run does the same: parts may own containers, engines or servers. A part that is no async
     context manager is given as it is.
     """
+    # here, not above: they need numpy, and a PluginContract promises a light import
+    from rlvr.assembly.build_part import entered
+    from rlvr.parts import Part
+
     if isinstance(part, AbstractAsyncContextManager):
-        async with part as entered:
-            yield entered
+        async with AsyncExitStack() as stack:
+            yield await entered(stack, part, part.kind if isinstance(part, Part) else "part")
     else:
         yield part
 

@@ -112,7 +112,7 @@ class Offered:
             records: dict[str, type] = {}
             with suppress(PluginError):  # building the part says why it has no options
                 declare(records, [spec])
-            known |= set(options_of(records))
+                known |= set(options_of(records))
         for key in overrides_layer(self.overrides).values:
             if key not in known:
                 raise UnknownNameError(

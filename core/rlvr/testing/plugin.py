@@ -101,7 +101,11 @@ class PluginContract(Contract):
         for name in dir(module):
             if not name.startswith("rlvr_") or not callable(getattr(module, name)):
                 continue
-            assert hasattr(rlvr.hookspecs, name), f"no hook is called {name}"
+            if not hasattr(rlvr.hookspecs, name):
+                public = (getattr(rlvr, known) for known in dir(rlvr))
+                is_imported = any(getattr(module, name) is one for one in public)
+                assert is_imported, f"no hook is called {name}"  # rlvr.rlvr_command is none
+                continue
             assert hasattr(getattr(module, name), "rlvr_impl"), f"{name} lacks @hookimpl"
             for parameter in inspect.signature(getattr(module, name)).parameters.values():
                 assert parameter.default is parameter.empty, f"{name}: pluggy ignores defaults"
