@@ -80,10 +80,10 @@ def export(model: Path, out: Path, *, merge: bool = False, base: str = "") -> di
     try:
         kind = _write(source, out, merge, base)
     except BaseException:  # half a model would be taken for one
-        for path in out.glob("*"):
-            path.unlink()
-        if not was_there:
-            with suppress(FileNotFoundError):
+        with suppress(OSError):
+            for path in out.iterdir():  # all its own: the folder was empty
+                path.unlink()
+            if not was_there:
                 out.rmdir()
         raise
     return {"source": str(source), "out": str(out), "kind": kind}
