@@ -228,6 +228,11 @@ def mine(problem: rlvr.Problem, trajectory: rlvr.Trajectory) -> rlvr.Reward:
 FINISHED = rlvr.FinishedRun(directory=Path("r"), steps=1, reports={}, best=None)
 
 
+DEEP: list[object] = []
+for _ in range(5000):
+    DEEP = [DEEP]
+
+
 @pytest.mark.parametrize(
     ("function", "given", "said"),
     [
@@ -246,6 +251,7 @@ FINISHED = rlvr.FinishedRun(directory=Path("r"), steps=1, reports={}, best=None)
         (rlvr.train, {"resume": FINISHED}, r"neither a text nor a Path\n.*\.directory"),
         (rlvr.score, {"completions": "an answer" * 500}, "found: no such file"),
         (rlvr.score, {"completions": 3}, "give a path, or a list"),
+        (rlvr.score, {"completions": [{"id": DEEP}]}, "recursion"),
         (rlvr.score, {"completions": [{"id": "toy_a", "completion": {3}}]}, "set is not JSON"),
         (rlvr.train, {"out": "a\0b"}, r"out=.*\n  found: a NUL character"),
         (rlvr.evaluate, {"against": Path("a\ud800")}, "against=.*\n  found: half a character"),

@@ -139,7 +139,7 @@ def _source(completions: Answers) -> str | bytes:
         if not all(isinstance(answer, Mapping) for answer in answers):
             raise TypeError("they are no mappings")
         return b"".join(json.dumps(dict(a)).encode() + b"\n" for a in answers) or b"\n"
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(
             "answers were to be judged.",
             f"found: completions={shown(completions)}: {error}",
