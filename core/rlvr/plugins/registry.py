@@ -156,7 +156,8 @@ class Registry:
         broken = [s.name for s in self._host.plugins if s.status == "broken"]
         return PluginError(
             f"no {what} named {name!r}.",
-            f"installed: {', '.join(installed) or 'none'}    {did_you_mean(name, candidates)}",
+            f"installed: {', '.join(installed) or 'none'}    "
+            f"{did_you_mean(name, candidates)}".rstrip(),
             self._lies_here(name)
             or without_entry_point(name)
             or f"broken, and may have it: {', '.join(broken)}; " * bool(broken)

@@ -150,7 +150,7 @@ def proof() -> CheckResult:
     try:
         return asyncio.run(_proof())
     except RlvrError as error:
-        return CheckResult(ok=False, found=str(error), fix="rlvr doctor --plugin cvdp --verbose")
+        return CheckResult(ok=False, found=str(error), fix="first what else is missing here")
 
 
 async def _proof() -> CheckResult:
