@@ -8,7 +8,9 @@ and must pickle.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from enum import IntEnum
+from typing import Any
 
 __all__ = ["BackendError", "CheckpointError", "ConfigError", "ExitCode", "PartError"]
 __all__ += ["PluginError", "PrerequisiteError", "RlvrError", "RunInterruptedError", "TaskError"]
@@ -149,3 +151,14 @@ def counted(count: int, noun: str) -> str:
     """`1 step`, `2 steps`, `1 trajectory`, `0 trajectories`."""
     many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count} {noun if count == 1 else many}"
+
+
+def text_of(value: object, write: Callable[[Any], str] = str, most: int = 300) -> str:
+    """What `str` or `repr` writes of a foreign value, shortened; writing it may fail."""
+    try:
+        text = write(value)
+    except BaseException as error:  # the plugin border: its __str__ is the plugin's
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return f"(its text raised {type(error).__name__})"
+    return text if len(text) <= most else text[:most] + "..."

@@ -38,7 +38,7 @@ TOLD = """
 """
 
 
-@pytest.mark.parametrize("words", [("7",), ("0", "é"), ("1", "raise"), ("0", "die")])
+@pytest.mark.parametrize("words", [("7",), ("0", "é"), ("1", "raise", "--debug"), ("0", "die")])
 def test_a_forked_command_is_what_a_started_one_is(plugin_site, words):
     """Code (a signal's too), both outputs, folder, environment, path; nothing of the server's."""
     plugin_site.add("told", TOLD)

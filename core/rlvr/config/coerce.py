@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Union
 
-from rlvr.plugins.author_error import text_of
+from rlvr.errors import text_of
 
 _TRUE, _FALSE, _NONE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}, {"", "none", "null"}
 

@@ -9,8 +9,7 @@ from typing import Any
 import attrs
 from attrs import field, frozen
 
-from rlvr.errors import ConfigError, UnknownNameError
-from rlvr.plugins.author_error import text_of
+from rlvr.errors import ConfigError, UnknownNameError, text_of
 
 COMMAND_LINE = "command line"
 PYTHON = "the Python call"

@@ -16,8 +16,7 @@ from rlvr.config.coerce import RangeError, coerce, fault_of_text
 from rlvr.config.files import file_layer
 from rlvr.config.layer import Layer, environment_layer, overrides_layer
 from rlvr.config.schema import OptionSchema, made, options_of
-from rlvr.errors import ConfigError, PartError, PluginError, UnknownNameError
-from rlvr.plugins.author_error import text_of
+from rlvr.errors import ConfigError, PartError, PluginError, UnknownNameError, text_of
 from rlvr.suggest import did_you_mean
 
 __all__ = [

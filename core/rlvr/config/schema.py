@@ -12,9 +12,7 @@ from attrs import frozen
 
 from rlvr.config.coerce import type_name
 from rlvr.config.fields import CHOICES, HELP, UNIT
-from rlvr.errors import PartError, PluginError, RlvrError
-from rlvr.plugins.author_error import passes, said, text_of
-from rlvr.plugins.discovery import owner_of
+from rlvr.errors import PartError, PluginError, RlvrError, text_of
 
 
 @frozen(kw_only=True)
@@ -94,6 +92,8 @@ def made(namespace: str, cls: type, values: Mapping[str, Any], given: str = "") 
     except (ValueError, TypeError, RlvrError):
         raise
     except BaseException as error:  # the plugin border
+        from rlvr.plugins.author_error import passes, said  # here: help imports no plugins
+
         if passes(error):
             raise
         do = "correct the plugin (--debug shows the traceback), or choose another part"
@@ -132,6 +132,8 @@ def _whose(namespace: str, cls: Any) -> str:
     """Options in words: their plugin, namespace and class."""
     if not isinstance(cls, type):
         return f"the options of {namespace!r} ({text_of(cls, repr)})"
+    from rlvr.plugins.discovery import owner_of  # here: help imports no plugins
+
     owner = owner_of(cls.__module__)
     plugin = f"plugin {owner.name!r}: " if owner else ""
     return f"{plugin}the options of {namespace!r} ({cls.__module__}:{cls.__qualname__})"

@@ -10,21 +10,19 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
 from typing import Any
 
-from rlvr.errors import RlvrError
+from rlvr.errors import RlvrError, text_of
 from rlvr.log import get
 from rlvr.plugins.discovery import discover
 
 log = get(__name__)
 
-_SHOWN = 300
-"""Characters of a foreign text that a message shows."""
 _LONGEST_CHAIN = 20
 _DEEPEST = 1000
 """Frames of one task that are looked at."""
@@ -160,17 +158,6 @@ def log_traceback(error: BaseException) -> None:
     if text not in _logged:
         _logged.add(text)
         log.debug("part_raised", traceback=text)
-
-
-def text_of(value: object, write: Callable[[Any], str] = str, most: int = _SHOWN) -> str:
-    """What `str` or `repr` writes of a foreign value, shortened; writing it may fail."""
-    try:
-        text = write(value)
-    except BaseException as error:  # the plugin border: its __str__ is the plugin's
-        if passes(error):
-            raise
-        return f"(its text raised {type(error).__name__})"
-    return text if len(text) <= most else text[:most] + "..."
 
 
 def _text_of(error: BaseException) -> str:
