@@ -136,7 +136,11 @@ def rlvr_checkpoint_saved(run: RunInfo, checkpoint: Checkpoint) -> None:
 
 @hookspec
 def rlvr_run_finished(run: RunInfo, outcome: str) -> None:
-    """The run ended: "done", "interrupted" or "failed". Always announced, after a failure too."""
+    """
+    The run ended: "done", "interrupted" or "failed".
+
+    Announced after a failure too; not where a resume is refused, which changes nothing.
+    """
 
 
 @hookspec

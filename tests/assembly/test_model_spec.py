@@ -199,6 +199,17 @@ def test_the_last_checkpoint_is_that_of_the_last_step(run_a: Path) -> None:
         weights_of("runs/a/checkpoints/step-*")
 
 
+def test_a_checkpointer_of_another_plugin_keeps_its_own_manifest(run_a: Path) -> None:
+    """Or none; that of rlvr's own is never missing."""
+    (run_a / "checkpoints/step-000020/manifest.json").unlink()
+    with pytest.raises(CheckpointError, match=r"step-000020 cannot be read"):
+        weights_of("runs/a")
+    record = json.loads((run_a / "run.json").read_text())
+    record["config"]["run.checkpointer"] = "plain"
+    (run_a / "run.json").write_text(json.dumps(record))
+    assert weights_of("runs/a") == "near:runs/a/checkpoints/step-000020/model"
+
+
 def test_a_run_without_weights_is_no_model(run_a: Path) -> None:
     """Nor is a checkpoint that is not there, or a run that names no kind of model."""
     with pytest.raises(CheckpointError, match=r"no checkpoint step-000004 of it\n.*last one"):

@@ -110,7 +110,6 @@ def test_a_damaged_one_is_never_kept_in_place_of_an_intact_one(tmp_path: Path) -
     weights_of(tmp_path / "checkpoints" / "step-000012").write_bytes(b"cut")
 
     asyncio.run(checkpointer(tmp_path).save(15, {"step": 15}, TinyBackend(seed=15)))
-    checkpointer(tmp_path).pin(None)
     assert [c.step for c in checkpointer(tmp_path).list()] == [10, 12, 15]
     asyncio.run(checkpointer(tmp_path).save(20, {"step": 20}, TinyBackend(seed=20)))
     assert [c.step for c in checkpointer(tmp_path).list()] == [15, 20]
@@ -137,3 +136,30 @@ def test_what_is_no_folder_of_checkpoints_is_no_empty_one(change: str, tmp_path:
         folder.symlink_to("scratch")
     with pytest.raises(CheckpointError, match="checkpoints"):
         checkpointer(tmp_path).list()
+
+
+def test_what_the_run_passed_by_takes_no_place_of_what_it_writes(tmp_path: Path) -> None:
+    """Newer ones that are whole, and that this version's backend could not load."""
+    for step in (4, 6, 8):
+        asyncio.run(checkpointer(tmp_path).save(step, {"step": step}, TinyBackend(seed=step)))
+
+    keeper = checkpointer(tmp_path)
+    asyncio.run(keeper.save(5, {"step": 5}, TinyBackend(seed=5)))
+    keeper.verify(next(c for c in keeper.list() if c.step == 5))
+
+
+def test_a_persons_own_files_among_checkpoints_stay(tmp_path: Path) -> None:
+    """Whatever their names are."""
+    folder = tmp_path / "checkpoints"
+    (folder / "step-2").mkdir(parents=True)
+    mine = [folder / name for name in (".my-notes", "step-1", "step-2/analysis.csv")]
+    for path in mine:
+        path.touch()
+    (folder / ".link-x").symlink_to("nothing")
+    keeper = checkpointer(tmp_path)
+    for step in range(5, 10):
+        asyncio.run(keeper.save(step, {"step": step}, TinyBackend(seed=step)))
+
+    assert all(path.exists() for path in mine)
+    assert (folder / ".link-x").is_symlink()
+    assert [c.step for c in keeper.list() if c.digest] == [8, 9]

@@ -320,6 +320,15 @@ SHAPES = {
                     BODY
             return Inner()
     """,
+    "static": """
+        class made(Loss):
+            importance_weighted = False
+            def __init__(self, config, context):
+                pass
+            @staticmethod
+            def __call__(data, logprobs, outputs):
+                BODY
+    """,
     "decorated": """
         def wrapped(function):
             return lambda *given: function(*given)
@@ -349,8 +358,14 @@ def rlvr_algorithms():
 """
 
 
-@pytest.mark.parametrize("body", ["raise ValueError('mine')", "next(iter(()))"])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("shape", "body"),
+    [
+        *((shape, "raise ValueError('mine')") for shape in SHAPES),
+        ("inherited", "next(iter(()))"),
+        ("inherited", "e = ValueError(); raise e from e"),  # its own cause
+    ],
+)
 def test_a_loss_of_any_shape_is_named_and_not_the_backend_that_calls_it(
     shape: str, body: str, site_here: PluginSite, capsys: pytest.CaptureFixture[str]
 ) -> None:

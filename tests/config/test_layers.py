@@ -447,7 +447,7 @@ NESTED = functools.reduce(lambda inner, _: [inner], range(3000), 1)
 TOO_BIG = [
     ("t.lr", 10**400), ("t.lr", -(10**400)), ("t.lr", 10**5000), ("t.lr", "1" + "0" * 400),
     ("t.steps", 10**400), ("t.steps", 10**5000), ("t.steps", "1" + "0" * 400),
-    ("t.limit", 2**63), ("t.limit", -(2**63) - 1), ("t.limit", "9" * 5000),
+    ("t.limit", 2**64), ("t.limit", -(2**63) - 1), ("t.limit", "9" * 5000),
     ("t.decay", 10**5000), ("t.fast", 10**5000), ("t.stop", 10**5000), ("t.stop", [10**5000]),
     ("t.steps", NESTED), ("t.stop", NESTED), ("t.stop", "[" * 100_000),
 ]  # fmt: skip

@@ -168,14 +168,18 @@ def culprit(error: BaseException) -> str:
 def _parts_in(error: BaseException | None) -> Iterator[tuple[PartSpec, str]]:
     """Specs of the parts whose methods stand in a traceback, the innermost first; causes lie in."""
     specs = {cls: spec for (_, cls), spec in _BUILT.items()}
-    frames = list[FrameType]()
-    while error is not None:
+    named = {(cls.__module__, cls.__qualname__): spec for cls, spec in specs.items()}
+    frames, chain = list[FrameType](), list[BaseException]()
+    while error is not None and not any(error is one for one in chain):  # it may be its own cause
         frames += (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        chain.append(error)
         error = error.__cause__
     for frame in reversed(frames):
         code = frame.f_code
         own = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
-        if (spec := specs.get(type(own))) is not None and _is_method(code, type(own)):
+        owner = code.co_qualname.partition(".<locals>")[0].rpartition(".")[0]
+        spec = specs.get(type(own)) if _is_method(code, type(own)) else None
+        if spec := spec or named.get((str(frame.f_globals.get("__name__")), owner)):
             yield spec, code.co_name
 
 

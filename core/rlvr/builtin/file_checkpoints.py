@@ -42,6 +42,8 @@ class FileCheckpointer(Checkpointer):
         self._root = context.run_dir / "checkpoints"
         self._keep = (config or FileCheckpointOptions()).keep
         self._pinned: int | None = None
+        self._saved = -1
+        """The step of the newest that this process wrote."""
         self._whole = set[Checkpoint]()
         """Those that this process wrote, or compared with their manifest."""
 
@@ -60,8 +62,9 @@ class FileCheckpointer(Checkpointer):
         beside = self._root / f".writing-{os.getpid()}"
         try:
             self._root.mkdir(parents=True, exist_ok=True)
-            for left in self._root.glob(".*-*"):  # by a run that was killed as it wrote or removed
-                _remove(left)
+            for left in self._root.iterdir():  # by a run that was killed as it wrote or removed
+                if left.name.startswith((".writing-", ".removing-step-")):
+                    _remove(left)
             (beside / "model").mkdir(parents=True)
             await backend.save(beside / "model")
             if lineage := state.get("lineage"):  # so that copied weights still say it
@@ -84,11 +87,13 @@ class FileCheckpointer(Checkpointer):
             ) from error
         saved = Checkpoint(path=final, step=step, digest=digest)
         self._whole.add(saved)
+        self._saved = step
         self._prune()
         return saved
 
     def _prune(self) -> None:
-        found, kept = self.list(), 0
+        found = [one for one in self.list() if one.digest and one.step <= self._saved]
+        kept = 0  # of those beyond it nothing is known: the run passed them by
         for one in reversed(found if len(found) > self._keep else ()):
             if kept < self._keep:
                 kept += self._is_whole(one)

@@ -99,6 +99,8 @@ def _flushed(code: int) -> int:
     """The code, or another where standard output cannot take what was printed."""
     try:
         sys.stdout.flush()
+    except (ValueError, AttributeError):  # the command closed it, or took it away
+        return code
     except OSError as error:
         # Python flushes it once more at exit: give it somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

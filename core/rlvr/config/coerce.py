@@ -130,7 +130,9 @@ def _checked(value: Any, wanted: Any) -> Any:
         raise ValueError(f"{str(value).lower()} is no {_SCALARS[wanted]}")
     if not isinstance(value, wanted):
         raise ValueError(f"{text_of(value, repr)} is no {_SCALARS[wanted]}")
-    return _whole(value) if wanted is int else value
+    if wanted is int:
+        _whole(value)
+    return value
 
 
 def _number(value: float | str) -> float:
@@ -144,7 +146,7 @@ def _number(value: float | str) -> float:
 
 
 def _whole(value: int | str) -> int:
-    if not -(2**63) <= (number := int(value)) < 2**63:
+    if not -(2**63) <= (number := int(value)) < 2**64:
         raise RangeError("it has more than 64 bits")
     return number
 

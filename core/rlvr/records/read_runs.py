@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from attrs import field, frozen
 from rlvr.errors import CheckpointError, ConfigError, UnknownNameError
 from rlvr.install import rlvr_command
 from rlvr.records.json_lines import object_in, read_lines
-from rlvr.records.manifest import check
+from rlvr.records.manifest import MANIFEST, check
 from rlvr.records.owner import is_running
 from rlvr.records.run_directory import RunDir
 from rlvr.suggest import did_you_mean
@@ -118,7 +119,11 @@ def weights_of(model: str) -> str:
     saved = [place for place in checkpoints_at(trained) if os.path.lexists(place)]
     if not saved:
         raise without_checkpoint(trained)
-    check(saved[-1])
+    manifest = saved[-1] / MANIFEST
+    kept_by = str(record["config"].get("run.checkpointer", "file")).rpartition("/")[2]
+    if kept_by == "file" or manifest.is_file():  # others may keep no manifest
+        there = manifest.stat() if manifest.is_file() else None
+        _check_once(saved[-1], there and (there.st_dev, there.st_ino, there.st_mtime_ns))
     weights = saved[-1] / "model"
     scheme, colon, _ = str(record.get("model_spec") or record["config"]["run.model"]).partition(":")
     if not colon:
@@ -128,6 +133,12 @@ def weights_of(model: str) -> str:
             f"write it with its kind: SCHEME:{weights}",
         )
     return f"{scheme}:{weights}"
+
+
+@cache
+def _check_once(checkpoint: Path, manifest: tuple[int, ...] | None) -> None:
+    """Compare a checkpoint with its manifest, once in a process: its files may be large."""
+    check(checkpoint)
 
 
 def without_checkpoint(trained: Trained) -> CheckpointError:

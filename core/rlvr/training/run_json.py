@@ -7,6 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from rlvr.assembly.configured import Configured
 from rlvr.assembly.recipe import Recipe, build_context
 from rlvr.border.promises import checkpoints_of
 from rlvr.config.layers import DEFAULT
-from rlvr.errors import ConfigError, counted
+from rlvr.errors import CheckpointError, ConfigError, counted
 from rlvr.log import get
 from rlvr.parts import BuildContext
 from rlvr.plugins.host import PluginHost
@@ -64,7 +65,12 @@ def check_ahead(configured: Configured, directory: Path) -> None:
     spec, steps = configured.chosen.checkpointer, configured.run.steps
     assert spec is not None, "configure(needs='run') finds one"
     checkpointer = build(configured, spec, build_context(configured, directory))
-    done = max((one.step for one in checkpoints_of(checkpointer) if one.digest), default=0)
+    done = 0
+    for one in checkpoints_of(checkpointer):
+        if one.step > steps:
+            with suppress(CheckpointError):  # of a damaged one nothing is known
+                checkpointer.verify(one)
+                done = one.step
     if done > steps:
         raise ConfigError(
             f"the run {directory} was to be resumed with run.steps={steps} "

@@ -105,8 +105,8 @@ async def _run(
         config=dict(configured.options.values),
     )
     watch = Callbacks(host=configured.host, run=info, directory=directory, status=status)
-    outcome = "" if resume else "failed"  # a resume that is refused tells nobody
-    is_refused, observers = False, AsyncExitStack()  # open until told the end
+    outcome, is_begun, is_refused = "failed", False, False
+    observers = AsyncExitStack()  # open until told the end
     with bound(run_id=info.id), _interruptible(directory.path):
         try:
             check_prerequisites(configured.host, configured.chosen.task.provider)
@@ -116,7 +116,7 @@ async def _run(
                 start = lineage_at_start(configured, context.model)
                 found = await _last_good(recipe) if resume else None
                 write_identity(configured, directory, recipe, context, start=start, resume=resume)
-                outcome = "failed"
+                is_begun = True
                 if resume:
                     _restore(found, watch)
                 lineage = after_training(joined(start, watch.state.lineage), recipe.problems)
@@ -150,17 +150,15 @@ async def _run(
         except (Exception, GeneratorExit) as error:
             if isinstance(error, PartError) or not isinstance(error, RlvrError):
                 _keep_traceback(directory)
-            is_refused = (
-                isinstance(error, ConfigError | PrerequisiteError | TaskError) and not resume
-            )
+            is_refused = isinstance(error, ConfigError | PrerequisiteError | TaskError)
             raise
         finally:
             watch.keep_trace()
             close_identity(directory, outcome, watch.state.step)
-            if outcome:
+            if is_begun or not (resume and is_refused):
                 watch.announce("rlvr_run_finished", outcome=outcome)
             await _close(observers)
-            if is_refused:
+            if is_refused and not resume:
                 directory.take_back()
 
 

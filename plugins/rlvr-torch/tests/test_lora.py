@@ -436,7 +436,7 @@ def test_export_of_a_run(model, tokenizer, tmp_path):
 def test_an_export_that_fails_leaves_no_half_model(
     was_there, model, tokenizer, tmp_path, monkeypatch
 ):
-    """Of a disk that is full after one file, nothing stays; the folder is as it was."""
+    """Of a disk that is full after one file, nothing stays but what is not the export's."""
     (tmp_path / "whole").mkdir()
     save_net(model, tokenizer, tmp_path / "whole")
     out = tmp_path / "out"
@@ -445,14 +445,19 @@ def test_an_export_that_fails_leaves_no_half_model(
     copy = shutil.copy2
 
     def full_disk(source, target):
-        if any(out.iterdir()):
+        if any(target.parent.iterdir()):
+            (out / "notes.txt").touch()  # a person's, meanwhile
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         copy(source, target)
 
     monkeypatch.setattr(shutil, "copy2", full_disk)
     with pytest.raises(OSError, match="No space"):
         export(tmp_path / "whole", out)
-    assert (out.exists(), list(out.glob("*"))) == (was_there, [])
+    assert [path.name for path in out.iterdir()] == ["notes.txt"]
+    (out / "notes.txt").unlink()
+    monkeypatch.undo()
+    export(tmp_path / "whole", out)
+    assert {*os.listdir(out)} == {*os.listdir(tmp_path / "whole")}
 
 
 def test_export_refuses_what_it_would_overwrite(model, tokenizer, tmp_path):

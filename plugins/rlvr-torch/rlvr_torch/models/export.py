@@ -6,6 +6,7 @@ import argparse
 import json
 import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -77,15 +78,17 @@ def export(model: Path, out: Path, *, merge: bool = False, base: str = "") -> di
             f"  found: {'files in it' if out.is_dir() else 'a file'}\n  give an empty folder"
         )
     was_there = out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=".writing-", dir=out))
     try:
-        kind = _write(source, out, merge, base)
-    except BaseException:  # half a model would be taken for one
-        with suppress(OSError):
-            for path in out.iterdir():  # all its own: the folder was empty
-                path.unlink()
-            if not was_there:
+        kind = _write(source, beside, merge, base)
+        for path in beside.iterdir():
+            path.rename(out / path.name)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+        if not was_there:
+            with suppress(OSError):  # it holds the model
                 out.rmdir()
-        raise
     return {"source": str(source), "out": str(out), "kind": kind}
 
 
@@ -97,7 +100,6 @@ def _write(source: Path, out: Path, merge: bool, base: str) -> str:
         return "merged model"
     if is_adapter:
         read_adapter_config(source)
-    out.mkdir(parents=True, exist_ok=True)
     for path in source.iterdir():
         if path.is_file() and path.name not in _NOT_THE_MODEL:
             shutil.copy2(path, out / path.name)
@@ -133,7 +135,6 @@ def _merge(source: Path, out: Path, base: str) -> None:
         print(f"warning: the adapter {source}: {reason}", file=sys.stderr)
     with quietly(), quietly_peft():
         merged = net.adapted.merge_and_unload()
-        out.mkdir(parents=True, exist_ok=True)
         merged.save_pretrained(out)
     save_processor(net, out)
     tokenizer.save(out)
