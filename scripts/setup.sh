@@ -248,7 +248,8 @@ LINES=$(missing_packages "$PYTHON_PATH")
 [ "$MODE" = run ] || install_extras
 bwrap --unshare-all --ro-bind / / true 2>/dev/null ||
   say "bubblewrap can make no sandbox here, as in a container or chroot without user namespaces:" \
-    "Verilog rewards will need a Docker daemon, or other settings (rlvr doctor --plugin cvdp)"
+    "Verilog rewards will need a Docker daemon, or other settings (rlvr doctor --plugin cvdp);" \
+    "'rlvr run --plugin toy --algo grpo' needs none"
 
 if is_current dev || { [ "$MODE" = run ] && is_current run; }; then
   say "$VENV is up to date"
