@@ -42,6 +42,10 @@ class CommandParser(argparse.ArgumentParser):
             "--debug", action="store_true", default=absent, help="show tracebacks of all errors"
         )
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help; a disk that is full is told, which argparse keeps from Python 3.12 on."""
+        (file or sys.stdout).write(self.format_help())
+
     def parse_known_args(  # type: ignore[override]  # argparse's overloads add nothing here
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
