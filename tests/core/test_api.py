@@ -24,6 +24,7 @@ from rlvr_process import run_rlvr, start_rlvr
 import rlvr
 from rlvr.cli import audit, evaluate, run, score
 from rlvr.cli.parser import CommandParser
+from rlvr.cli.train import in_python
 from rlvr.concurrency import run_blocking
 from tests.conftest import LEAN
 
@@ -158,10 +159,10 @@ def test_flags_that_go_together_badly_are_refused(tmp_path: Path) -> None:
     """By the same rules as on the command line, and before any work."""
     answers = [{"id": "toy_a", "completion": "aaaa"}]
     for given, said in (
-        ({"model": "starter"}, "--model"),
-        ({"figures": "yes"}, "--figures"),
+        ({"model": "starter"}, "found: model="),
+        ({"figures": "yes"}, "figures=yes"),
         ({"completions": []}, "none for any of the 4 problems"),
-        ({"completions": None, "missing": "skip"}, "no --completions"),
+        ({"completions": None, "missing": "skip"}, "no completions="),
         ({"completions": None, "report": "x", "options": {"train.lr": 1}}, "options=, which"),
         ({"by": "kind,family"}, "'kind'"),
     ):
@@ -209,8 +210,12 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
     with pytest.raises(rlvr.PluginError, match="'nope'"):
         rlvr.score("nope", task="toy", golden=True)
-    with pytest.raises(rlvr.ConfigError, match="--plugin builtin"):
+    with pytest.raises(rlvr.ConfigError, match="plugin=builtin"):
         rlvr.score("algos", task="toy", golden=True)
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "run.json").write_text("{}")
+    with pytest.raises(rlvr.ConfigError, match=r"continue it with resume=.*, or choose .* out="):
+        rlvr.train("toy", steps=1, out=tmp_path / "old")
     wrong: Any
     for wrong in ({"ab": "bc"}, ["bc"], [["ab", "bc"]]):
         with pytest.raises(rlvr.ConfigError, match=r'a list of \{"id"'):
@@ -218,6 +223,22 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
     for wrong in ("train.lr=1", ["train.lr=1"], 3):
         with pytest.raises(rlvr.ConfigError, match=r'{"train\.lr": 1e-4}'):
             rlvr.train("toy", out=tmp_path / "none", options=wrong)
+
+
+def test_messages_name_the_arguments_of_the_function() -> None:
+    """Flags of other programs, of options, and those of a command that is told stay flags."""
+    said = "leave --max-staleness out, or --callback NAME\n  go on: rlvr run --resume x --out y"
+    assert in_python(said, rlvr.train) == (
+        "leave max_staleness= out, or callbacks=NAME\n  go on: rlvr run --resume x --out y"
+    )
+    assert in_python("--run runs/a, or --steps 3", rlvr.evaluate) == "model=runs/a, or --steps 3"
+    for kept in (
+        "pip install --target x",
+        "--sandbox docker",
+        "Ctrl-C; a--model",
+        ".venv/bin/rlvr run --out x",
+    ):
+        assert in_python(kept, rlvr.train) == kept
 
 
 @rlvr.reward

@@ -117,7 +117,7 @@ def evaluate(
         more |= {"facts": side.facts, "groups": side.scored, "figures": measured}
         return Evaluation(report=found, **more)
 
-    with called():
+    with called(evaluate):
         setup()
         evaluated, other = command.prepared(args, PluginHost.load())
         with writing_to(args.out_file, vars(args)):
@@ -215,7 +215,7 @@ def score(
             "give completions=, or golden=True for the data set's references",
         )
     args.completions = None if completions is None else _source(completions)
-    with called():
+    with called(score):
         setup()
         host = PluginHost.load()
         configured = configure(args, host, needs="score")
@@ -294,7 +294,7 @@ def audit(
         config=config,
         preset=preset,
     )
-    with called():
+    with called(audit):
         setup()
         file, _, _ = command.audited(args, PluginHost.load())
     return file.to_json()

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from argparse import Action, ArgumentParser, Namespace
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,7 +23,7 @@ from attrs import field, frozen
 from rlvr.border.calls import shown
 from rlvr.config.coerce import coerce, fault_of_text, unwrapped
 from rlvr.config.layer import PYTHON, typed_options
-from rlvr.errors import ConfigError, refused
+from rlvr.errors import ConfigError, RlvrError, refused
 from rlvr.log import borrowed
 from rlvr.plugins.host import PluginHost
 from rlvr.records.run_directory import RunDir
@@ -31,6 +33,10 @@ from rlvr.types import EvalReport
 __all__ = ["FinishedRun", "train"]
 
 Options = Mapping[str, Any]
+_PROSE = "(?:and|away|can|is|or|out|too|was|whose)"
+_FLAGS = re.compile(rf"\S*\brlvr [a-z].*|(?<![\w-])--([a-z][a-z-]*)\b(?: (?!{_PROSE}\b|\())?")
+"""Commands, which stay as they are, and flags, with the space before a value."""
+_OTHER_NAMES = {"run": "model", "callback": "callbacks"}
 _NAMES = "parts go by name: `rlvr plugins new` writes a package that gives yours one"
 
 
@@ -139,7 +145,7 @@ def train(
         config=config,
         preset=preset,
     )
-    with called():
+    with called(train):
         finished, _ = run.trained(args, PluginHost.load())
     return FinishedRun(
         directory=finished.directory.absolute(),
@@ -150,15 +156,29 @@ def train(
 
 
 @contextmanager
-def called() -> Iterator[None]:
-    """Lend the log to a function; where the system refuses it a path, say so as commands do."""
+def called(function: Callable[..., Any]) -> Iterator[None]:
+    """Lend the log to a function; errors name its arguments, and paths that the system refuses."""
     with borrowed():
         try:
             yield
+        except RlvrError as error:
+            error.args = (in_python(str(error), function),)
+            raise
         except OSError as error:
             if (refusal := refused(error)) is not None:
                 raise refusal from error
             raise
+
+
+def in_python(text: str, function: Callable[..., Any]) -> str:
+    """A message with the flags that are arguments of the function written so: `out=`."""
+
+    def written(found: re.Match[str]) -> str:
+        name = str(found[1]).replace("-", "_")
+        name = _OTHER_NAMES.get(name, name)
+        return f"{name}=" if name in signature(function).parameters else found[0]
+
+    return _FLAGS.sub(written, text)
 
 
 def listed(name: str, names: Sequence[str] | str) -> str:
