@@ -88,6 +88,26 @@ def test_show(runs, name):
     assert "dataset_hash: abc" in text
 
 
+def test_show_draws_the_curves(runs):
+    """The metrics that the run has; a run without any is shown, and nothing is drawn."""
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install rlvr[plot]")
+
+    shown = runs.rlvr("runs", "show", "one", "--out", "c.svg")
+
+    assert shown.returncode == 0, shown.stderr
+    assert "drawn: c.svg" in shown.stderr
+    drawn = (runs.home / "c.svg").read_text()
+    assert "mean reward" in drawn
+    assert "KL" not in drawn
+    (runs.home / "runs" / "one" / "metrics.jsonl").write_text("")
+    (runs.home / "runs" / "one" / "eval.jsonl").write_text("")
+    none = runs.rlvr("runs", "show", "one", "--json", "--out", "none.svg")
+    assert (none.returncode, json.loads(none.stdout)["metrics"]) == (2, [])
+    assert "wait for the first step" in none.stderr
+    assert not (runs.home / "none.svg").exists()
+    assert runs.rlvr("runs", "show", "one", "--out", "c.gif").returncode == 2
+
+
 def test_show_of_an_unknown_run(runs):
     """Exit 2 with the nearest name."""
     done = runs.rlvr("runs", "show", "onne")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,23 +55,39 @@ def main(args: argparse.Namespace) -> int:
     if args.out:
         check_drawable(Path(args.out))
     runs = dict(zip(_names(paths), [read_run(path) for path in paths], strict=True))
-    curves: Curves = [
+    curves = curves_of(runs)
+    there = [(curve, found) for curve, found in curves if any(found.values())]
+    print_json(_as_json(runs, curves)) if args.json else print(_as_text(runs, curves, there))
+    if args.out:
+        draw_to(args.out, curves)
+    return ExitCode.DONE
+
+
+def curves_of(runs: Mapping[str, RunRecord]) -> Curves:
+    """The points of each curve, by the run's name; without any where a run lacks the metric."""
+    return [
         (curve, {name: compare_runs.points(run, curve.metric) for name, run in runs.items()})
         for curve in CURVES
     ]
-    there = [(curve, found) for curve, found in curves if any(found.values())]
-    if args.out and not there:
+
+
+def draw_to(out: str, curves: Curves) -> None:
+    """
+    Draw the curves that have points, and say where.
+
+    Raises:
+        ConfigError: There are none, or another command writes this file.
+    """
+    curves = [(curve, found) for curve, found in curves if any(found.values())]
+    if not curves:
         raise ConfigError(
-            f"curves were to be drawn to {args.out}.",
-            "found: no metrics in any of these runs yet",
-            "wait for the first step of one of them",
+            f"curves were to be drawn to {out}.",
+            "found: no metrics yet",
+            "wait for the first step of the run",
         )
-    print_json(_as_json(runs, curves)) if args.json else print(_as_text(runs, curves, there))
-    if args.out:
-        with writing_to(args.out):
-            draw(Path(args.out), there)
-        say(f"drawn: {args.out}")
-    return ExitCode.DONE
+    with writing_to(out):
+        draw(Path(out), curves)
+    say(f"drawn: {out}")
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
+from rlvr.cli.runs_compare import curves_of, draw_to
 from rlvr.errors import ExitCode
+from rlvr.evaluation.plot import check_drawable
 from rlvr.install import rlvr_command
-from rlvr.records.read_runs import STOPPED, locate, read_run
+from rlvr.records.read_runs import STOPPED, RunRecord, locate, read_run
 from rlvr.training.best_checkpoint import best, best_step, recorded_reports, sentence
 from rlvr.verification.trust import Trust, by_answer
 
 SUMMARY = "one run: identity, evaluations, last metrics"
-EXAMPLE = "rlvr runs show runs/NAME"
+EXAMPLE = "rlvr runs show runs/NAME --out curves.svg"
 _ANSWER = ("step", "id", "trajectory", "why")
 KEYS = ("status", "plugin", "algo", "model", "seed", "created", "steps", "dataset_hash")
 
@@ -22,18 +25,22 @@ KEYS = ("status", "plugin", "algo", "model", "seed", "created", "steps", "datase
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the flags."""
     parser.add_argument("run", metavar="RUN", help="its directory, or its name below runs/")
+    parser.add_argument("--out", metavar="FILE", help="also draw its curves: .png or .svg")
     add_json_flag(parser)
 
 
 def main(args: argparse.Namespace) -> int:
     """
-    Print the run; everything it wrote but trajectories with `--json`.
+    Print the run; everything it wrote but trajectories with `--json`. Draw it with `--out`.
 
     Raises:
         UnknownNameError: There is no such run.
-        ConfigError: Its `run.json` cannot be read.
+        ConfigError: Its `run.json` cannot be read, or the picture cannot be drawn there.
+        PrerequisiteError: matplotlib is not installed.
     """
     run = read_run(locate(args.run))
+    if args.out:
+        check_drawable(Path(args.out))
     reports = recorded_reports(run.evaluations)
     step = best_step(reports)
     found = None if step is None else best(step, reports[step], run.path)
@@ -42,7 +49,14 @@ def main(args: argparse.Namespace) -> int:
         if run.opinions:
             told["trust"] = _trust(run.opinions)
         print_json({**run.record, "path": run.path, **told})
-        return ExitCode.DONE
+    else:
+        _print_text(run, found)
+    if args.out:
+        draw_to(args.out, curves_of({run.id: run}))
+    return ExitCode.DONE
+
+
+def _print_text(run: RunRecord, found: dict[str, Any] | None) -> None:
     print(f"run {run.id} in {run.path}")
     for key in KEYS:
         if key in run.record:
@@ -72,7 +86,6 @@ def main(args: argparse.Namespace) -> int:
         last = run.metrics[-1]
         print(f"\nmetrics of step {last.get('step')}")
         print(table(("METRIC", "VALUE"), [(k, number(v)) for k, v in sorted(last.items())]))
-    return ExitCode.DONE
 
 
 def _trust(opinions: list[dict[str, Any]]) -> dict[str, Any]:
