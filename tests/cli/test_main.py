@@ -283,7 +283,7 @@ def test_a_full_disk_behind_standard_output_is_no_bug(words):
 def test_a_full_disk_behind_standard_error_costs_the_lines_alone(tmp_path):
     """The command does its work: a night's training is not lost for a log."""
     with open("/dev/full", "w") as full:
-        words = [*RLVR, "runs", "list"]  # "no runs in runs" goes there
+        words = [*RLVR, "runs", "list"]  # "no runs in ..." goes there
         done = subprocess.run(words, stderr=full, cwd=tmp_path, check=False, timeout=240)
 
     assert done.returncode == 0

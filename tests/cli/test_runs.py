@@ -57,6 +57,7 @@ def test_list(runs):
 def test_list_of_nothing(plugin_site):
     """No runs yet is no error; a folder that was named and is missing is one."""
     assert plugin_site.rlvr("runs", "list", "--json").stdout == "[]\n"
+    assert "rlvr runs list DIR" in plugin_site.rlvr("runs", "list").stderr
     assert plugin_site.rlvr("runs", "list", "elsewhere").returncode == 2
 
 

@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
     if args.json:
         print_json(found)
     elif not found:
-        say(f"no runs in {folder}")
+        say(f"no runs in {folder.absolute()}; those of another folder: rlvr runs list DIR")
     else:
         print(table(HEADER, [_cells(run) for run in found]))
     return ExitCode.DONE
