@@ -225,7 +225,7 @@ def test_each_kind_passes_its_check_at_once(made: Author) -> None:
 
     for kind, (code, out, err) in done.items():
         report = json.loads(out)
-        assert (code, report["findings"]) == (0, []), (kind, err)
+        assert (code, report["findings"], report["warnings"]) == (0, [], []), (kind, err)
         names = {"check": "check python3", "command": "command hello"}
         part = names.get(kind, f"{kind} my-{kind}")
         assert report["counts"][part]["hold"] >= 1, (kind, report)
@@ -262,6 +262,38 @@ def test_a_task_that_tells_its_answers_is_warned_of(plugin_site: PluginSite) -> 
         "plugins", "check", "telling", "--json", "--set", "telling.min_secret=20"
     )
     assert (done.returncode, json.loads(done.stdout)["warnings"]) == (0, [])
+
+
+def test_what_is_likely_a_mistake_is_warned_of(plugin_site: PluginSite) -> None:
+    """A reward that looks at the length, a shared generator, a name that is taken; exit 0."""
+    text = files_of("counting", "task")["rlvr_counting.py"]
+    text = text.replace("answer == right", "len(answer) == len(right)")
+    text = text.replace("is_right =", "__import__('random').random(); is_right =", 1)
+    text += """
+import rlvr
+
+
+@rlvr.advantage(is_group_relative=False)
+def below_the_best(groups):
+    tops = [max(reward.value for reward in group.rewards) for group in groups]
+    return [[r.value - top for r in g.rewards] for g, top in zip(groups, tops, strict=True)]
+
+
+@rlvr.hookimpl
+def rlvr_advantages():
+    yield rlvr.AdvantageSpec(name="group", target="rlvr_counting:below_the_best", summary="Below")
+"""
+    plugin_site.add("counting", text, module="rlvr_counting")
+
+    done = plugin_site.rlvr("plugins", "check", "counting")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "KitWarning" not in done.stderr
+    assert "it drew or seeded numbers of random" in done.stdout
+    assert "references are judged right as answers to another problem" in done.stdout
+    assert "warning: advantage group: where these are installed" in done.stdout
+    assert "run.advantage=counting/group" in done.stdout
+    assert "task counting: verdicts on 8 of 20 problems were audited" in done.stdout
 
 
 def test_files_and_megabytes_that_a_part_leaves_are_warned_of(plugin_site: PluginSite) -> None:

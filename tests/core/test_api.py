@@ -535,6 +535,13 @@ def test_a_name_that_is_not_public_fails_in_mypy(tmp_path: Path) -> None:
         "import rlvr\n"
         "model: Path = rlvr.train('toy').model\n"
         "rlvr.train('toy', step=1)\n"
+        "from rlvr.testing import Tpyo\n"
+        "@rlvr.reward\n"
+        "def short(problem: rlvr.Problem) -> rlvr.Reward: raise ValueError\n"
+        "@rlvr.reward\n"
+        "async def fit(p: rlvr.Problem, t: rlvr.Trajectory) -> rlvr.Reward: raise ValueError\n"
+        "@rlvr.advantage(breaks_ties=True)\n"
+        "def other(groups: int) -> list[list[float]]: raise ValueError\n"
     )
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", str(tmp_path / "script.py")],
@@ -546,5 +553,6 @@ def test_a_name_that_is_not_public_fails_in_mypy(tmp_path: Path) -> None:
     )
 
     errors = [line for line in done.stdout.splitlines() if "error:" in line]
-    assert [line.split(":")[1] for line in errors] == ["2", "5"], done.stdout
+    assert [line.split(":")[1] for line in errors] == ["2", "5", "6", "7", "11"], done.stdout
     assert 'no attribute "Typo"' in errors[0]
+    assert 'no attribute "Tpyo"' in errors[2]

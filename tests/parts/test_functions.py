@@ -70,6 +70,21 @@ def test_a_loss_says_what_it_needs() -> None:
         rlvr.loss()  # type: ignore[call-arg]
 
 
+def test_an_advantage_says_which_promises_apply() -> None:
+    """As the attributes of its class; a decorator without arguments changes none."""
+
+    @rlvr.advantage(is_group_relative=False, breaks_ties=True)
+    def declared(groups: Sequence[ScoredGroup]) -> list[list[float]]:
+        return first()(groups)  # type: ignore[return-value]
+
+    flags = ("is_group_relative", "is_per_group", "breaks_ties")
+    assert [getattr(first, name) for name in flags] == [True, True, False]
+    assert [getattr(declared, name) for name in flags] == [False, True, True]
+    assert declared()([]) == []
+    with pytest.raises(TypeError, match="breaks_ties of an advantage: expected True or False"):
+        rlvr.advantage(breaks_ties=1)  # type: ignore[call-overload]
+
+
 def graded(problem: Problem, trajectory: Trajectory, top: float = 1.0) -> Reward:
     return Reward(value=top, score01=1.0)
 

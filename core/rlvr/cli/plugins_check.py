@@ -239,8 +239,11 @@ def _audit(
     command, asked = f"rlvr audit --task {task.full_name}", "the answers to a problem are judged."
     try:
         with limit.on(part, asked, spec.target):
-            ids = [problem.id for problem in offered.build(task).problems("all")][: args.problems]
-            found = _audited(task, spec, ids, offered, args, limit)
+            ids = [problem.id for problem in offered.build(task).problems("all")]
+            report.audited[part] = min(len(ids), args.problems), len(ids)
+            file, done, has_failed = _audited(
+                task, spec, ids[: args.problems], offered, args, limit
+            )
     except HungError as error:
         report.hang(part, asked, error, spec.target)
         return
@@ -250,7 +253,6 @@ def _audit(
     except Exception as error:  # the plugin border
         report.add_raised(part, f"{command} was to be run.", error, spec.target)
         return
-    file, done, has_failed = found
     for name in done:
         record = file.problems[name]
         report.hold(part, "hold" if not record["reasons"] else "problem")

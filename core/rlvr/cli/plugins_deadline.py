@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 
 from attrs import define, evolve, field
@@ -100,7 +101,8 @@ class Deadline:
         self._set_alarm()
         try:
             kept = self.kept.setdefault(part, {})
-            with nullcontext() if part in self.changing else nothing_changed(kept):
+            warn = partial(self.report.warn, part)
+            with nullcontext() if part in self.changing else nothing_changed(kept, warn):
                 yield
         except ChangedError:
             self.changing.add(part)

@@ -16,8 +16,10 @@ from pluggy import HookimplMarker
 from rlvr.border.calls import label, spec_of
 from rlvr.cli.plugins_deadline import Deadline, HungError
 from rlvr.cli.plugins_report import Report, named
-from rlvr.errors import PartError
+from rlvr.errors import PartError, PluginError
 from rlvr.plugins import author_error
+from rlvr.plugins.host import PluginHost
+from rlvr.plugins.registry import Registry
 from rlvr.specs import PartSpec
 
 if TYPE_CHECKING:
@@ -96,9 +98,10 @@ class _Kit:
         printed = len(report.capstdout) + len(report.capstderr)
         if printed > _MOST_PRINTED and part not in self.printing:
             self.printing.add(part)
-            self.report.warnings.append(
-                f"{part}: it printed {printed} characters while one promise was tried; a run shows "
-                "what parts print: leave it out, or log it with logging.debug"
+            self.report.warn(
+                part,
+                f"it printed {printed} characters while one promise was tried; a run shows "
+                "what parts print: leave it out, or log it with logging.debug",
             )
         if report.skipped:
             reason = report.longrepr[2].removeprefix("Skipped: ")
@@ -110,9 +113,7 @@ class _Kit:
         from rlvr.testing.process import KitWarning  # here: only the check pays for it
 
         if issubclass(warning_message.category, KitWarning):
-            text = f"{self._part(nodeid)[0]}: {warning_message.message}"
-            if text not in self.report.warnings:
-                self.report.warnings.append(text)
+            self.report.warn(self._part(nodeid)[0], str(warning_message.message))
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         import pytest
@@ -205,6 +206,13 @@ def _apart(here: str, there: str) -> str:
     return f"{'...' * bool(at)}{here[at:][:150]} here, {there[at:][:150]} there"
 
 
+def _warn_of_a_taken_name(spec: Any, host: PluginHost, report: Report) -> None:
+    try:
+        Registry(host).find(spec.kind, spec.name)
+    except PluginError as error:
+        report.warn(named(spec), f"where these are installed, a command refuses it: {error}")
+
+
 def _names(place: str) -> set[str]:
     return {*os.listdir(place)} if os.path.isdir(place) else set()
 
@@ -237,9 +245,13 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
     for where, place in places.items():
         if left := sorted(_names(place) - before[where] - _LIBRARIES):
             more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-            report.warnings.append(
-                f"{HERE}: the check left {', '.join(left[:3])}{more} in {where}; a part is to "
-                "write into the folder of the run, or into a temporary one that it removes"
+            report.warn(
+                HERE,
+                f"the check left {', '.join(left[:3])}{more} in {where}; a part is to write into "
+                "the folder of the run, or into a temporary one that it removes",
             )
+    for spec in [*offered.host.algorithms(), *Registry(offered.host).parts()]:
+        if spec.provider == offered.plugin:
+            _warn_of_a_taken_name(spec, offered.host, report)
     if not report.findings:  # a new process is for what holds in one
         _run_anew(offered, parts, report, limit)

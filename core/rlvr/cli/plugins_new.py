@@ -138,6 +138,7 @@ def files_of(name: str, kind: str) -> dict[str, str]:
     hook, record = KINDS[kind]
     stem = "".join(word.capitalize() for word in name.split("-"))
     values = {"name": name, "module": _module(name), "kind": kind, "hook": hook}
+    values["a"] = article(kind).capitalize()
     values |= {"spec": record.__name__, "stem": stem, "part": f"{stem}{kind.capitalize()}"}
     contract = f"{kind.capitalize()}Contract"
     if "test" not in parts and contract in testing.__all__:

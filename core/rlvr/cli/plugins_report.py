@@ -45,6 +45,7 @@ class Report:
         skipped: Why promises do not apply, and a promise of each.
         findings: Broken promises.
         warnings: What breaks no promise, and is likely a mistake.
+        audited: Problems whose verdicts were audited, and how many there are, by part.
         refused: What a part said that refused something, and its name.
         refusing: Parts of which one of them was a `ConfigError`: they ask for something that the
             check was not given, or have a bug.
@@ -58,6 +59,7 @@ class Report:
     skipped: dict[str, str] = field(factory=dict)
     findings: list[Finding] = field(factory=list)
     warnings: list[str] = field(factory=list)
+    audited: dict[str, tuple[int, int]] = field(factory=dict)
     refused: dict[str, str] = field(factory=dict)
     refusing: list[str] = field(factory=list)
     is_missing_something: bool = False
@@ -85,6 +87,11 @@ class Report:
         """Count a promise that could not be checked because something is missing."""
         self.hold(part, "refused")
         self.refused.setdefault(f"{part}: {one_line(why)}", part)
+
+    def warn(self, part: str, text: str) -> None:
+        """Add a warning, once."""
+        if (warning := f"{part}: {text}") not in self.warnings:
+            self.warnings.append(warning)
 
     def skip(self, part: str, reason: str, promise: str) -> None:
         """Count a promise that does not apply, or whose test needs something not installed."""
@@ -207,6 +214,9 @@ def print_report(args: argparse.Namespace, report: Report) -> ExitCode:
         print(f"\nwarning: {text}")
     for text in report.refused:
         print(f"\nnot checked: {text}")
+    for part, (some, every) in report.audited.items():
+        if some < every:
+            print(f"\n{part}: verdicts on {some} of {every} problems were audited (--problems)")
     if report.stopped_at:
         print(f"\nstopped before the end of the check, at {report.stopped_at}")
     if report.findings:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeAlias, overload
 
 from rlvr.parts.advantage import Advantage
 from rlvr.parts.loss import Loss
 from rlvr.parts.needs import Needs
 from rlvr.parts.reward import RewardFn
+from rlvr.types import Datum, Outcome, Problem, ScoredGroup, Trajectory
 
 __all__ = ["advantage", "loss", "reward"]
 
+_Judge: TypeAlias = Callable[[Problem, Trajectory], Outcome | Awaitable[Outcome]]
+_Credit: TypeAlias = Callable[[Sequence[ScoredGroup]], Sequence[Sequence[float | None]]]
+_Objective: TypeAlias = Callable[
+    [Sequence[Datum], Sequence[Any], Mapping[str, Sequence[Any]]], tuple[Any, dict[str, float]]
+]
 
-def reward(function: Callable[..., Any]) -> type[RewardFn]:
+_TRUTH = "True or False"
+
+
+def reward(function: _Judge) -> type[RewardFn]:
     """
     Make a reward of a function `(problem, trajectory) -> Outcome`, plain or async.
 
@@ -28,37 +37,70 @@ def reward(function: Callable[..., Any]) -> type[RewardFn]:
     return made
 
 
-def advantage(function: Callable[..., Any]) -> type[Advantage]:
-    """An advantage of a function `(groups) -> rows (P, G)`, see `Advantage.__call__`."""
-    made: type[Advantage] = _part(Advantage, function, "groups")
-    return made
+@overload
+def advantage(function: _Credit) -> type[Advantage]: ...
+
+
+@overload
+def advantage(
+    *, is_group_relative: bool = True, is_per_group: bool = True, breaks_ties: bool = False
+) -> Callable[[_Credit], type[Advantage]]: ...
+
+
+def advantage(
+    function: _Credit | None = None,
+    *,
+    is_group_relative: bool = True,
+    is_per_group: bool = True,
+    breaks_ties: bool = False,
+) -> type[Advantage] | Callable[[_Credit], type[Advantage]]:
+    """
+    An advantage of a function `(groups) -> rows (P, G)`, see `Advantage.__call__`.
+
+    `@advantage` alone, or with what it declares (see `Advantage`): `@advantage(breaks_ties=True)`.
+    """
+    declared = _checked(
+        "an advantage",
+        bool,
+        _TRUTH,
+        is_group_relative=is_group_relative,
+        is_per_group=is_per_group,
+        breaks_ties=breaks_ties,
+    )
+
+    def decorate(function: _Credit) -> type[Advantage]:
+        made: type[Advantage] = _part(Advantage, function, "groups", **declared)
+        return made
+
+    return decorate if function is None else decorate(function)
 
 
 def loss(
     *, needs: Needs | None = None, importance_weighted: bool, is_policy_gradient: bool = True
-) -> Callable[[Callable[..., Any]], type[Loss]]:
+) -> Callable[[_Objective], type[Loss]]:
     """A loss of a function `(data, logprobs, outputs) -> (loss, metrics)`, see `Loss.__call__`."""
-    needs = Needs() if needs is None else needs
-    for name, value, kind, expected in (
-        ("needs", needs, Needs, 'such as rlvr.Needs(annotations={"reference"})'),
-        ("importance_weighted", importance_weighted, bool, "True or False"),
-        ("is_policy_gradient", is_policy_gradient, bool, "True or False"),
-    ):
-        if not isinstance(value, kind):
-            raise TypeError(f"{name} of a loss: expected {expected}; found: {value!r}")
+    such = 'such as rlvr.Needs(annotations={"reference"})'
+    declared = _checked("a loss", Needs, such, needs=Needs() if needs is None else needs)
+    declared |= _checked(
+        "a loss",
+        bool,
+        _TRUTH,
+        importance_weighted=importance_weighted,
+        is_policy_gradient=is_policy_gradient,
+    )
 
-    def decorate(function: Callable[..., Any]) -> type[Loss]:
-        made: type[Loss] = _part(
-            Loss,
-            function,
-            "data, logprobs, outputs",
-            needs=needs,
-            importance_weighted=importance_weighted,
-            is_policy_gradient=is_policy_gradient,
-        )
+    def decorate(function: _Objective) -> type[Loss]:
+        made: type[Loss] = _part(Loss, function, "data, logprobs, outputs", **declared)
         return made
 
     return decorate
+
+
+def _checked(part: str, kind: type, expected: str, **declared: Any) -> dict[str, Any]:
+    for name, value in declared.items():
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} of {part}: expected {expected}; found: {value!r}")
+    return declared
 
 
 def _part(

@@ -68,13 +68,15 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = f"{__name__}.{_HOMES[name]}"
-    pytest = sys.modules.get("pytest")
-    if pytest is not None and module not in sys.modules:
-        beside = [found.name for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
-        new = [name for name in beside if name not in sys.modules]
-        pytest.register_assert_rewrite(*new)  # a failing contract then shows the values
-    return getattr(importlib.import_module(module), name)
+if not TYPE_CHECKING:  # a name that is misspelt fails in mypy
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = f"{__name__}.{_HOMES[name]}"
+        pytest = sys.modules.get("pytest")
+        if pytest is not None and module not in sys.modules:
+            beside = [found.name for found in pkgutil.iter_modules(__path__, f"{__name__}.")]
+            new = [name for name in beside if name not in sys.modules]
+            pytest.register_assert_rewrite(*new)  # a failing contract then shows the values
+        return getattr(importlib.import_module(module), name)

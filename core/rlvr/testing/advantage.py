@@ -25,6 +25,9 @@ from rlvr.types import Datum, Message, Problem, Reward, ScoredGroup, Trajectory
 
 REWARDS_P_G = ((0.0, 1.0, 0.5, 1.0), (0.3, 0.1, 0.2), (1.0, 0.0), (0.5, 0.5, 0.5))
 NO_TIES_P_G = ((0.0, 1.0, 0.5, 0.2), (0.3, 0.1, 0.2), (1.0, 0.0))
+_NO_BASELINE = "; an advantage without a group's baseline declares is_group_relative = False"
+_TOGETHER = "; one that normalises groups together declares is_per_group = False"
+_TIES = "; one that chooses between equally good answers declares breaks_ties = True"
 
 
 class AdvantageContract(LearningPartContract):
@@ -66,19 +69,21 @@ class AdvantageContract(LearningPartContract):
             for size in (2, 3, 7):
                 rows = self._advantages([[reward] * size])
                 found = np.asarray(rows, float)  # None is not a number, and fails
-                assert np.abs(found).max() < 1e-9, f"{size} rewards of {reward:g} give {rows[0]}"
+                says = f"{size} rewards of {reward:g} give {rows[0]}{_NO_BASELINE}"
+                assert np.abs(found).max() < 1e-9, says
 
     def test_sums_to_zero_in_a_group(self) -> None:
         """Advantages of a group sum to zero."""
         self._only_for_group_relative()
         for row in self._advantages(REWARDS_P_G):
-            assert abs(total := math.fsum(_numbers(row))) < 1e-6, f"{row} sums to {total:g}"
+            total = math.fsum(_numbers(row))
+            assert abs(total) < 1e-6, f"{row} sums to {total:g}{_NO_BASELINE}"
 
     def test_a_constant_added_to_all_rewards_changes_nothing(self) -> None:
         """Only differences within a group count."""
         self._only_for_group_relative()
         shifted = [[value + 4.0 for value in row] for row in REWARDS_P_G]
-        _same(self._advantages(shifted), self._advantages(REWARDS_P_G))
+        _same(self._advantages(shifted), self._advantages(REWARDS_P_G), _NO_BASELINE)
 
     def test_a_better_reward_never_gets_less(self) -> None:
         """Within a group advantages keep the order of the rewards; the worst is not chosen."""
@@ -93,15 +98,15 @@ class AdvantageContract(LearningPartContract):
         """Reversing a group reverses its advantages."""
         rewards = NO_TIES_P_G if self.make_advantage().breaks_ties else REWARDS_P_G
         turned = self._advantages([row[::-1] for row in rewards])
-        _same([row[::-1] for row in turned], self._advantages(rewards))
+        _same([row[::-1] for row in turned], self._advantages(rewards), _TIES)
 
     def test_groups_do_not_touch_each_other(self) -> None:
         """Each group alone gets what it gets among others, in any order."""
         if not self.make_advantage().is_per_group:
             pytest.skip("this advantage normalises groups together (is_per_group = False)")
         alone = [self._advantages([row])[0] for row in REWARDS_P_G]
-        _same(alone, self._advantages(REWARDS_P_G))
-        _same(self._advantages(REWARDS_P_G[::-1])[::-1], alone)
+        _same(alone, self._advantages(REWARDS_P_G), _TOGETHER)
+        _same(self._advantages(REWARDS_P_G[::-1])[::-1], alone, _TOGETHER)
 
     def test_stays_finite_at_extreme_rewards(self) -> None:
         """Rewards of 1e8, and differences of 1e-12, never make infinity or NaN."""
@@ -248,11 +253,15 @@ def _contents(data: Sequence[Datum]) -> list[dict[str, bytes]]:
 
 
 def _same(
-    found: Sequence[Sequence[float | None]], wanted: Sequence[Sequence[float | None]]
+    found: Sequence[Sequence[float | None]],
+    wanted: Sequence[Sequence[float | None]],
+    or_declare: str = "",
 ) -> None:
     for row, other in zip(found, wanted, strict=True):
         wanted_row = pytest.approx([math.nan if v is None else v for v in other], 1e-6, 1e-9, True)
-        assert [math.nan if v is None else v for v in row] == wanted_row, f"{row}, not {other}"
+        assert [math.nan if v is None else v for v in row] == wanted_row, (
+            f"{row}, not {other}{or_declare}"
+        )
 
 
 def _same_advantages(found: Sequence[Datum], wanted: Sequence[Datum]) -> None:

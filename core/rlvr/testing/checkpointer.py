@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 from typing import Any
@@ -118,19 +119,21 @@ class CheckpointerContract(Contract):
         if not hasattr(os, "fork") or sys.platform == "darwin":
             pytest.skip("needs a fork that is safe")
         before = self._save(tmp_path, 1, STATE, TinyBackend(seed=1))
-        for number in itertools.count(1):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
-                child = os.fork()
-            if child == 0:
-                try:
-                    _die_within_file(number)
-                    self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
-                finally:
-                    os._exit(0)
-            if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
-                break  # it writes fewer files
-            self._assert_whole(tmp_path, before)
+        with tempfile.TemporaryDirectory() as temporary:
+            for number in itertools.count(1):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # fork beside threads
+                    child = os.fork()
+                if child == 0:
+                    try:
+                        os.environ["TMPDIR"] = tempfile.tempdir = temporary  # it may remove nothing
+                        _die_within_file(number)
+                        self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
+                    finally:
+                        os._exit(0)
+                if not os.WIFSIGNALED(os.waitpid(child, 0)[1]):
+                    break  # it writes fewer files
+                self._assert_whole(tmp_path, before)
         assert number > 1, "the save opened no file to write into"
         self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
         steps = [checkpoint.step for checkpoint in self._list(tmp_path)]

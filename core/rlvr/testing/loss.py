@@ -286,7 +286,7 @@ class LossContract(LearningPartContract):
 
 
 def _near(found: Any, wanted: Any) -> bool:
-    return bool(np.allclose(found, wanted, rtol=1e-6, atol=1e-9))
+    return bool(np.allclose(found, wanted, rtol=1e-6, atol=1e-9, equal_nan=True))
 
 
 def _assert_same(found: Ran, wanted: Ran) -> None:

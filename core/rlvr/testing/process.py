@@ -40,8 +40,14 @@ class ChangedError(AssertionError):
     """A part changed what the whole process shares, or left something running."""
 
 
+def _warn(text: str) -> None:
+    warnings.warn(text, KitWarning, stacklevel=4)
+
+
 @contextmanager
-def nothing_changed(kept: dict[object, str] | None = None) -> Iterator[None]:
+def nothing_changed(
+    kept: dict[object, str] | None = None, warn: Callable[[str], None] = _warn
+) -> Iterator[None]:
     """
     The block leaves alone what the whole process shares; variables are told without values.
 
@@ -51,6 +57,7 @@ def nothing_changed(kept: dict[object, str] | None = None) -> Iterator[None]:
     Args:
         kept: Processes that the part may keep for all its work: filled by the first block that
             leaves any. With it, imports of libraries may add variables. None: neither.
+        warn: Is told of such numbers, in words; by default a `KitWarning`.
 
     Raises:
         ChangedError: It did not; says all that it changed.
@@ -78,11 +85,9 @@ def nothing_changed(kept: dict[object, str] | None = None) -> Iterator[None]:
     if failure is not None:
         raise failure
     if drawn := before.drawn():
-        warnings.warn(
+        warn(
             f"it drew or seeded {', '.join(drawn)}, which all parts share: what others draw then "
-            "differs from run to run; use a generator of its own, such as random.Random(seed)",
-            KitWarning,
-            stacklevel=3,
+            "differs from run to run; use a generator of its own, such as random.Random(seed)"
         )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from itertools import islice, permutations
 from typing import Any, ClassVar
 
@@ -19,6 +20,7 @@ from rlvr.curriculum.discovered import Growth
 from rlvr.parts import Policy, RewardFn, Task
 from rlvr.testing.contract import NoVerdictError, judged, on_open, opened, same
 from rlvr.testing.fakes.policy import ScriptedPolicy
+from rlvr.testing.process import KitWarning
 from rlvr.types import Problem, Reward, Segment, Trajectory
 
 GARBAGE = "~#@! 0110 !@#~"
@@ -133,6 +135,30 @@ class TaskAbilities:
                         f"the reference of {one.id!r} has one verdict_key as an answer to it and "
                         f"to {other.id!r}, where it is judged otherwise: take the problem into it"
                     )
+
+    @on_open("make_task")
+    async def test_few_references_are_right_elsewhere(self, task: Task) -> None:
+        """That most are right as answers to another problem breaks no promise: it is a warning."""
+        problems = islice(task.problems("all"), self.max_judged)
+        found = [(p, answer) for p in problems if (answer := reference_of(task, p)) is not None]
+        taken, judged = [], 0
+        for (one, own), (other, answer) in zip(found, found[1:] + found[:1], strict=True):
+            if (own.completions, own.files) == (answer.completions, answer.files):
+                continue
+            with suppress(Exception):  # others hold the reward to its promises
+                outcome = await self._verdict(one, attrs.evolve(answer, problem_id=one.id))
+                judged += isinstance(outcome, Reward)
+                if getattr(outcome, "score01", 0.0) == 1.0:
+                    taken.append(f"that of {other.id!r} for {one.id!r}")
+        if judged < 2:
+            pytest.skip("no two problems whose references differ and are judged")
+        if len(taken) >= judged / 2:
+            warnings.warn(
+                f"{len(taken)} of {judged} references are judged right as answers to another "
+                f"problem, such as {taken[0]}: does the reward look at more than their form?",
+                KitWarning,
+                stacklevel=2,
+            )
 
     def _only_with(self, task: Task, method: str) -> None:
         if not overrides(task, method):
