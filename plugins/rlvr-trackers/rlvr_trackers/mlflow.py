@@ -42,7 +42,10 @@ class MLflow(Tracker):
 
     name = module = "mlflow"
     reports = ("MLFLOW_DISABLE_TELEMETRY", "true")
-    advice = "check mlflow.uri and that the server answers"
+    advice = (
+        "check mlflow.uri and that the server answers, or log to a local file with "
+        "mlflow.uri=sqlite:///FILE (MLflow 3 takes a folder only with MLFLOW_ALLOW_FILE_STORE=true)"
+    )
 
     def start(self, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         """Make the experiment and a run in it, or take up the run of before."""
@@ -50,7 +53,8 @@ class MLflow(Tracker):
         uri = asked or self.library.get_tracking_uri()
         if local := _LOCAL.fullmatch(uri):
             uri = self.kept_place(asked, _absolute(local[1].lower(), local[2]))
-        if not (local and uri.startswith("sqlite")):
+        self._is_folder = bool(local) and not uri.startswith("sqlite")
+        if not local or self._is_folder:
             return self._begin(uri, run, config, known)
         folder = os.open(writable(Path(_url(uri).database).parent), os.O_RDONLY)
         try:  # MLflow makes the tables of a new file: two processes at once fail, or break it
@@ -85,7 +89,8 @@ class MLflow(Tracker):
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         """Log numbers of a step, all in one request."""
         now, metric = time.time_ns() // 10**6, self.library.entities.Metric
-        metrics = [metric(_name(name), value, now, step) for name, value in numbers.items()]
+        named = _file_name if self._is_folder else _name
+        metrics = [metric(named(name), value, now, step) for name, value in numbers.items()]
         for start in range(0, len(metrics), 1000):  # a server takes no more at once
             self._client.log_batch(self._id, metrics=metrics[start : start + 1000])
 
@@ -133,3 +138,13 @@ def _url(uri: str) -> Any:
 def _name(name: str) -> str:
     """The name with `_` for what MLflow refuses: other characters, empty steps of a path, dots."""
     return _REFUSED.sub("_", name[:250]) or "_"
+
+
+def _file_name(name: str) -> str:
+    """
+    The name with `.` for `/` and `..` for `.`: MLflow's store in a folder has a file a metric.
+
+    There `loss/policy` would need a folder where `loss` is a file. No two names become one, for
+    `_name` leaves no dot behind a slash.
+    """
+    return _name(name).replace(".", "..").replace("/", ".")[:250]

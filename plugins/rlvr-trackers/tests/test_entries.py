@@ -12,9 +12,9 @@ import structlog
 from attrs import evolve
 from tracker_fixture import Lines, evaluated, group, record, run_in, told
 
-from rlvr import EvalReport, Failed, Reward, Segment, Trajectory
+from rlvr import BuildContext, EvalReport, Failed, Reward, Segment, Trajectory
 from rlvr_trackers.entries import HIDDEN, evaluation_numbers, recorded, table_rows
-from rlvr_trackers.mlflow import _name
+from rlvr_trackers.mlflow import MLflow, MLflowOptions, _file_name, _name
 from rlvr_trackers.wandb import Wandb
 
 
@@ -119,10 +119,47 @@ def test_mlflow_takes_every_name() -> None:
     """Whatever a plugin calls its metrics; the names of our own stay."""
     validation = pytest.importorskip("mlflow.utils.validation", reason="MLflow is not installed")
     odd = [("a",) * 300, *(n for k in range(5) for n in itertools.product("a./@", repeat=k))]
-    for name in map("".join, odd):
-        validation._validate_metric_name(_name(name))
+    clean = {_name("".join(letters)) for letters in odd}
+    files = {_file_name(name) for name in clean}
+    assert len(files) == len(clean)  # no two become one
+    for name in clean | files:
+        validation._validate_metric_name(name)
     for name in ("reward/mean", "eval/pass_at/1", "a.b-c d"):
         assert _name(name) == name
+    assert _file_name("eval/pass_at/1") == "eval.pass_at.1"
+
+
+def test_mlflow_keeps_every_name_apart_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file for each, where a part of a name is itself a name: in any order, after a resume."""
+    mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    uri, run = str(tmp_path / "store"), run_in(tmp_path)
+    steps = [
+        *(["a", "a/b/c", "x/y.z", "x.y/z"], ["a/b", "a.b", "a..b", "a./b"]),
+        *(["x", "a/b/c/d", "/", "p" * 300], ["x/y", "x.y", "a", "x./y", "x.", "x/./y"]),
+    ]
+    with structlog.testing.capture_logs() as lines:
+        for began in (1, 3):
+            tracker = MLflow(MLflowOptions(uri=uri), BuildContext())
+            tracker.run_started(run=run)
+            for step in (began, began + 1):
+                metrics = {name: step + n / 8 for n, name in enumerate(steps[step - 1])}
+                tracker.step_finished(run=run, step=step, metrics=metrics)
+            tracker.run_finished(run=run, outcome="done")
+
+    assert [line["event"] for line in lines] == ["run_tracked"] * 2
+    client, own = mlflow.MlflowClient(tracking_uri=uri), tracker._kept["id"]
+    found = [
+        [(entry.step, entry.value) for entry in client.get_metric_history(own, name)]
+        for name in client.get_run(own).data.metrics
+    ]
+    wanted: dict[str, list[tuple[int, float]]] = {}
+    for step, names in enumerate(steps, 1):
+        for n, name in enumerate(names):
+            wanted.setdefault(name, []).append((step, step + n / 8))
+    assert sorted(found) == sorted(wanted.values())
 
 
 def test_half_a_surrogate_pair_is_given_as_a_question_mark() -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import structlog
-from tracker_fixture import Lines, kept_before, raising, run_in, told
+from tracker_fixture import Lines, kept_before, raising, run_in, stopped, told
 
 from rlvr import BuildContext, PrerequisiteError
+from rlvr_trackers.mlflow import MLflow, MLflowOptions
 from rlvr_trackers.tensorboard import TensorBoard, TensorBoardOptions
 
 
@@ -127,6 +128,25 @@ def test_a_missing_library_is_an_error_at_the_start() -> None:
     assert "no_such_tracker" in str(caught.value)
     assert "rlvr-trackers" in str(caught.value)
     assert "[trackio]" in str(caught.value)
+
+
+@pytest.mark.parametrize("uri", ["file:store", "./store", ""])
+def test_a_folder_that_mlflow_refuses(
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The warning says which place it takes, and which variable allows a folder."""
+    pytest.importorskip("mlflow", reason="MLflow is not installed")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "false")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mlruns" / "0").mkdir(parents=True)  # MLflow's default then
+    (tmp_path / "mlruns" / "0" / "meta.yaml").touch()
+
+    line = stopped(MLflow(MLflowOptions(uri=uri), BuildContext()), tmp_path, range(1, 3))
+
+    assert line["at"] == "start"
+    assert "mlflow.uri=sqlite:///FILE" in line["do"]
+    assert "MLFLOW_ALLOW_FILE_STORE=true" in line["do"]
 
 
 def test_a_full_disk_under_tensorboard(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
@@ -30,7 +31,7 @@ TRACKERS = ("wandb", "tensorboard", "mlflow", "trackio")
 SEEN = {
     "wandb": "wandb sync .*here/trackers/wandb/offline-run-",
     "tensorboard": "tensorboard --logdir here/trackers/tensorboard",
-    "mlflow": "mlflow ui --backend-store-uri sqlite:///{folder}/mlflow.db  # run .* of letters",
+    "mlflow": "mlflow ui --backend-store-uri {uri}  # run .* of letters",
     "trackio": "trackio show --project letters  # run here-",
 }
 """What each tracker's run says at its end of where it logged."""
@@ -39,9 +40,10 @@ THERE = [name for name in TRACKERS if importlib.util.find_spec(name)]
 
 @frozen
 class Logged:
-    """A run directory, and the trackers' ids of the run before and after the resume."""
+    """A run directory, MLflow's place, and the trackers' ids before and after the resume."""
 
     directory: Path
+    uri: str
     before: dict[str, str]
     after: dict[str, str]
 
@@ -53,6 +55,20 @@ class Logged:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
+    """A run of all trackers; MLflow's place is an SQLite file."""
+    folder = tmp_path_factory.mktemp("tracked")
+    return tracked(folder, THERE, f"sqlite:///{folder}/mlflow.db")
+
+
+@pytest.fixture(scope="module")
+def run_in_files(tmp_path_factory: pytest.TempPathFactory) -> Logged:
+    """A run of MLflow alone, whose place is a folder."""
+    pytest.importorskip("mlflow", reason="mlflow is not installed")
+    folder = tmp_path_factory.mktemp("tracked")
+    return tracked(folder, ["mlflow"], f"file:{folder}/store")
+
+
+def tracked(folder: Path, trackers: list[str], uri: str) -> Logged:
     """
     Three steps, then a resume from the checkpoint of step 2 to step 4.
 
@@ -60,36 +76,37 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Logged:
     """
     pytest.importorskip("rlvr_torch", reason="rlvr-torch is not installed")
     pytest.importorskip("rlvr_algos", reason="rlvr-algos is not installed")
-    folder = tmp_path_factory.mktemp("tracked")
-    options = [f"{name}.{key}" for name in THERE for key in KEYS]
-    options += [f"{name}.project=letters" for name in THERE if name != "tensorboard"]
-    if "wandb" in THERE:
+    options = [f"{name}.{key}" for name in trackers for key in KEYS]
+    options += [f"{name}.project=letters" for name in trackers if name != "tensorboard"]
+    if "wandb" in trackers:
         options += ["wandb.mode=offline"]
-    if "mlflow" in THERE:
-        options += [f"mlflow.uri=sqlite:///{folder}/mlflow.db", "mlflow.name=first"]
+    if "mlflow" in trackers:
+        options += [f"mlflow.uri={uri}", "mlflow.name=first"]
         options += [f"mlflow.artifacts={folder}/artifacts"]
+    seen = {name: SEEN[name].format(folder=folder, uri=uri) for name in trackers}
     before = _ids(
-        folder,
-        *("--plugin", "toy", "--algo", "grpo", "--callback", ",".join(THERE), "--steps", "3"),
-        *("--out", "here", *SMALL, *options),
+        *(folder, seen, "--plugin", "toy", "--algo", "grpo", "--callback", ",".join(trackers)),
+        *("--steps", "3", "--out", "here", *SMALL, *options),
     )
     shutil.rmtree(folder / "here" / "checkpoints" / "step-000003")
-    return Logged(folder / "here", before, _ids(folder, "--resume", "here", "--steps", "4"))
+    after = _ids(folder, seen, "--resume", "here", "--steps", "4")
+    return Logged(folder / "here", uri, before, after)
 
 
-def _ids(folder: Path, *words: str) -> dict[str, str]:
-    """Run; give back each tracker's id of the run."""
+def _ids(folder: Path, seen: dict[str, str], *words: str) -> dict[str, str]:
+    """Run; give back the id of the run in each tracker of `seen`."""
     place = {"TRACKIO_DIR": str(folder / "trackio"), "HF_HUB_OFFLINE": "1"}
+    place["MLFLOW_ALLOW_FILE_STORE"] = "true"
     done = run_rlvr("run", *words, "--json", cwd=folder, env={**os.environ, **place})
     assert done.returncode == 0, done.stderr
     assert "tracker_stopped" not in done.stderr, done.stderr
-    for name, said in SEEN.items():
-        line = rf"run_tracked .*see=.*{said.format(folder=folder)}.* tracker={name}$"
-        assert name not in THERE or re.search(line, done.stderr, re.MULTILINE), done.stderr
+    for name, said in seen.items():
+        line = rf"run_tracked .*see=.*{said}.* tracker={name}$"
+        assert re.search(line, done.stderr, re.MULTILINE), done.stderr
     assert json.loads(done.stdout)["run"] == "here"  # nothing else stands on standard output
     last = 4 if "--resume" in words else 3
     ids = {}
-    for name in THERE:
+    for name in seen:
         kept = json.loads((folder / "here" / "trackers" / f"{name}.json").read_text("utf-8"))
         assert kept["last"] == {"metrics": last, "table": 3, "evaluation": last}, name
         ids[name] = kept["id"]
@@ -110,13 +127,17 @@ def check(
         assert logged == sorted(set(logged)), metric
         # step 3 was logged before the resume, when other times were taken in it
         assert logged == steps or metric.startswith("time/"), metric
-    for step, value in found["reward/mean"]:
-        assert value == pytest.approx(metrics[step]["reward/mean"], rel=digits), step
+        for step, value in found[metric]:
+            own = pytest.approx(metrics[step].get(metric, math.nan), rel=digits)
+            assert value == own or (step == 3 and metric != "reward/mean"), (metric, step)
     assert [step for step, _ in found["reward/mean"]] == STEPS
-    pass1 = [(line["step"], line["pass1"]) for line in run.lines("eval.jsonl")]
     assert [step for step, _ in found["eval/pass1"]] == [0, 2, 3, 4]
-    assert dict(pass1).items() <= dict(found["eval/pass1"]).items()
-    assert {"eval/low", "eval/high", "eval/pass_at/2", "eval/reward_mean"} <= set(found)
+    for line in run.lines("eval.jsonl"):
+        numbers = {key: line[key] for key in ("pass1", "low", "high", "reward_mean", "samples")}
+        numbers |= {f"pass_at/{k}": value for k, value in line["pass_at"].items()}
+        for key, value in numbers.items():
+            logged_value = dict(found[f"eval/{key}"])[line["step"]]
+            assert logged_value == pytest.approx(value, rel=digits), key
 
 
 def check_rows(rows: list[dict[str, Any]]) -> None:
@@ -161,15 +182,26 @@ def test_mlflow(run: Logged) -> None:
     """MLflow's client finds one finished run with metrics, parameters and tables."""
     mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
     pytest.importorskip("sqlalchemy", reason="sqlalchemy is not installed")
-    uri, own = f"sqlite:///{run.directory.parent}/mlflow.db", run.after["mlflow"]
-    client = mlflow.MlflowClient(tracking_uri=uri)
+    check_mlflow(run, mlflow.MlflowClient(tracking_uri=run.uri))
+
+
+def test_mlflow_in_a_folder(run_in_files: Logged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same, with `.` for `/` in the names of metrics: `loss` and `loss/policy` are files."""
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    mlflow = pytest.importorskip("mlflow", reason="mlflow is not installed")
+    check_mlflow(run_in_files, mlflow.MlflowClient(tracking_uri=run_in_files.uri), slash=".")
+
+
+def check_mlflow(run: Logged, client: Any, slash: str = "/") -> None:
+    """A finished run with metrics, parameters and tables."""
+    own = run.after["mlflow"]
     experiment = client.get_experiment_by_name("letters")
     (kept,) = client.search_runs([experiment.experiment_id])
     assert (kept.info.run_id, kept.info.run_name) == (own, "first")
     assert kept.info.status == "FINISHED"
     assert kept.data.params["sampler.group_size"] == "2"
     history = {
-        name: [(m.step, m.value) for m in client.get_metric_history(own, name)]
+        name.replace(slash, "/"): [(m.step, m.value) for m in client.get_metric_history(own, name)]
         for name in kept.data.metrics
     }
     check(run, "mlflow", {name: sorted(values) for name, values in history.items()})
