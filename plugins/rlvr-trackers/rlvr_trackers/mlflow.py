@@ -54,10 +54,17 @@ class MLflow(Tracker):
         if local := _LOCAL.fullmatch(uri):
             uri = self.kept_place(asked, _absolute(local[1].lower(), local[2]))
         self._is_folder = bool(local) and not uri.startswith("sqlite")
-        if not local or self._is_folder:
+        if not local:
             return self._begin(uri, run, config, known)
-        folder = os.open(writable(Path(_url(uri).database).parent), os.O_RDONLY)
-        try:  # MLflow makes the tables of a new file: two processes at once fail, or break it
+        if self._is_folder:
+            above = Path(
+                import_module("mlflow.utils.file_utils").local_file_uri_to_path(uri)
+            ).parent
+            above.mkdir(parents=True, exist_ok=True)
+        else:
+            above = writable(Path(_url(uri).database).parent)
+        folder = os.open(above, os.O_RDONLY)
+        try:  # MLflow makes the tables of a new place: two processes at once fail, or break it
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(folder, fcntl.LOCK_EX)
             return self._begin(uri, run, config, known)

@@ -106,11 +106,13 @@ class _FakeMLflow(MLflow):
         self.library = SimpleNamespace(MlflowClient=_Client, entities=entities)
 
 
+@pytest.mark.parametrize("uri", ["sqlite:///{}/new.db", "file:{}/new/store", "{}/new"])
 def test_runs_that_begin_at_once_make_the_tables_of_mlflow_one_after_the_other(
-    tmp_path: Path,
+    uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """MLflow's own processes break a new SQLite file otherwise."""
-    trackers = [_FakeMLflow(f"sqlite:///{tmp_path}/new.db") for _ in range(3)]
+    """MLflow's own processes break a new SQLite file, or a new folder, otherwise."""
+    monkeypatch.setattr(_Client, "opened", [])
+    trackers = [_FakeMLflow(uri.format(tmp_path)) for _ in range(3)]
     threads = []
     for number, tracker in enumerate(trackers):
         run = run_in(tmp_path / str(number))
