@@ -61,7 +61,7 @@ def fit(situation: Situation) -> Mapping[str, Proposed]:
     found: dict[str, Proposed] = {}
     facts = situation.facts
     if facts is not None and facts.template_option:
-        found |= _template(facts, situation)
+        found |= _template(facts)
     found |= _lengths(records, config, situation, found)
     if situation.trains:
         found |= _holdout(records, config)
@@ -74,7 +74,7 @@ def _records(path: Path, config: CvdpConfig) -> list[CvdpProblem]:
     return [evolve(r, reference=r.reference or references.get(r.id, {})) for r in records]
 
 
-def _template(facts: ModelFacts, situation: Situation) -> dict[str, Proposed]:
+def _template(facts: ModelFacts) -> dict[str, Proposed]:
     """The template's own switches of reasoning, set so that the tokens go to the answer."""
     known = [name for name in SWITCHES if name in facts.template_variables]
     if not known:

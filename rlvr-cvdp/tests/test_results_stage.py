@@ -78,7 +78,7 @@ def test_a_service_is_right_where_all_that_it_left_says_so(runs_cocotb, launches
     """Its exit status alone says nothing."""
     service = Service(name="direct", command=(), runs_cocotb=runs_cocotb)
     finished = Finished(rc=0, stopped="", output="", summaries=(), seconds=0.0)
-    why = _why(service, finished, launches, summaries, (), [], Limits.of(CvdpConfig()))
+    why = _why(service, finished, launches, summaries, (), Limits.of(CvdpConfig()))
     assert why[: len(words)] == words
     assert bool(why) is bool(words)
 

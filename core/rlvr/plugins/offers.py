@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
 import attrs
 
 import rlvr.specs as specs
-
-Record: TypeAlias = specs.PartSpec | specs.AlgorithmSpec | specs.Check | specs.CommandSpec
 
 OFFERS: dict[str, type[Any]] = {
     "rlvr_tasks": specs.TaskSpec,

@@ -19,12 +19,7 @@ _ADVANTAGES = (
     ("group", "group:GroupAdvantage", "GroupAdvantageConfig", _GROUP),
     ("rloo", "group:RlooAdvantage", "RlooAdvantageConfig", _OTHERS),
     ("global", "global_batch:GlobalAdvantage", "GlobalAdvantageConfig", _RETURNS),
-    (
-        "gae",
-        "global_batch:GaeAdvantage",
-        "GaeConfig",
-        "generalised advantage estimates with a critic",
-    ),
+    ("gae", "global_batch:GaeAdvantage", "GaeConfig", _CRITIC),
     ("opd", "opd:OpdAdvantage", "OpdConfig", _TAUGHT),
     ("best", "best:BestAdvantage", "BestConfig", _BEST),
 )

@@ -7,7 +7,6 @@ import shlex
 import socket
 import sys
 
-import structlog
 import uvicorn
 
 from rlvr import ConfigError, hush
@@ -17,8 +16,6 @@ from rlvr_tinker_server.nets.base import Base, open_base
 from rlvr_tinker_server.refusal import Refusal
 from rlvr_tinker_server.state.checkpoints import Checkpoints, locked
 from rlvr_tinker_server.state.service import Service
-
-log = structlog.get_logger(__name__)
 
 
 def serve(args: argparse.Namespace, key: str | None, listening: socket.socket) -> None:

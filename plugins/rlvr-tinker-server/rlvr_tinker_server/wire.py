@@ -128,9 +128,9 @@ def _read_row(datum: pb.Datum, name: str) -> Row:
     return Row(tokens=tokens, inputs={k: read_tensor(t, f"{name}: {k}") for k, t in tensors})
 
 
-def read_tensor(tensor: pb.Tensor, name: str, fill: int = 0) -> Array:
+def read_tensor(tensor: pb.Tensor, name: str) -> Array:
     """
-    The numbers of a tensor, in its shape; a sparse one is spread out with `fill` between.
+    The numbers of a tensor, in its shape; a sparse one is spread out with 0 between.
 
     Raises:
         Refusal: Its type is unknown, or bytes, shape and indices contradict each other.
@@ -146,7 +146,7 @@ def read_tensor(tensor: pb.Tensor, name: str, fill: int = 0) -> Array:
             _numbers(sparse.crow_indices, np.int64, name),
             _numbers(sparse.col_indices, np.int64, name),
             shape,
-            fill,
+            0,
             name,
         )
     values = _numbers(tensor.dense, dtype, name)

@@ -7,7 +7,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
-import structlog
 import torch
 
 from rlvr import Backend, BackendError, BuildContext, Capabilities, Datum, FloatArray, Loss
@@ -38,8 +37,6 @@ from rlvr_torch.training.reference import Reference, is_adapter_off, on_device
 from rlvr_torch.training.router_loss import RouterLoss
 from rlvr_torch.training.skip_bad_updates import NotFiniteError, Skips
 from rlvr_torch.training.softmax import Compiler
-
-log = structlog.get_logger(__name__)
 
 _SCORES = ("policy", "reference", "value")
 

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import attrs
 import numpy as np
-import structlog
 import torch
 from torch import Tensor
 
@@ -35,8 +34,6 @@ from rlvr_torch.training.microbatches import MicroBatchBudget, MicroBatches, che
 from rlvr_torch.training.output_head import Head
 from rlvr_torch.training.reference import on_device
 from rlvr_torch.training.top_k import as_datum, top_k
-
-log = structlog.get_logger(__name__)
 
 Found = TypeVar("Found")
 _USED = ("device", "dtype", "tf32", "attention", "threads", "microbatch_tokens", "logprob_chunk")

@@ -39,7 +39,6 @@ def board_svg(
     arrows: Iterable[tuple[str, str]] = (),
     size: int = 320,
     flipped: bool = False,
-    coordinates: bool = True,
 ) -> str:
     """
     A position as SVG text; equal arguments give equal text.
@@ -50,7 +49,6 @@ def board_svg(
         arrows: (UCI, colour) of moves to draw on it.
         size: Pixels of a side.
         flipped: Black's side below.
-        coordinates: Letters and numbers on the margin.
 
     Raises:
         FenError: The position is impossible.
@@ -67,7 +65,6 @@ def board_svg(
         check=board.king(board.turn) if board.is_check() else None,
         arrows=drawn,
         size=size,
-        coordinates=coordinates,
     )
 
 

@@ -88,7 +88,7 @@ def comprehension_reward(
     the two scores, which is 0.40 at most. The official report counts `components["bleu"]` of
     such a problem as its share of a pass.
     """
-    answer = _answer(problem, trajectory, config)
+    answer = _answer(trajectory, config)
     score = text_score(answer or "", problem.response)
     share = 1.0 if score.is_right else min(score.rouge, score.bleu)
     why = "" if score.is_right else "ROUGE-2 or BLEU-2 is not above 0.40"
@@ -104,18 +104,13 @@ def comprehension_reward(
     )
 
 
-def comprehension_key(
-    problem: CvdpProblem, digest: str, trajectory: Trajectory, config: CvdpConfig
-) -> str:
+def comprehension_key(digest: str, trajectory: Trajectory, config: CvdpConfig) -> str:
     """sha256 over all that decides the reward."""
-    parts = [
-        *("comprehension", digest),
-        *(_answer(problem, trajectory, config), config.tests_weight),
-    ]
+    parts = ["comprehension", digest, _answer(trajectory, config), config.tests_weight]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _answer(problem: CvdpProblem, trajectory: Trajectory, config: CvdpConfig) -> str | None:
+def _answer(trajectory: Trajectory, config: CvdpConfig) -> str | None:
     if trajectory.files is not None:
         files = trajectory.files
         return next((files[name] for name in ANSWER_FILES if name in files), "")

@@ -86,7 +86,7 @@ def modules_in(found: Sequence[Token]) -> list[str]:
 def instantiated(text: str) -> set[str]:
     """Modules, or names that look like modules, that the text instantiates."""
     found = code(text)
-    types = {
+    return {
         token.text
         for index, token in enumerate(found)
         if token.kind == "name"
@@ -94,7 +94,6 @@ def instantiated(text: str) -> set[str]:
         and (not index or found[index - 1].text not in _NO_TYPE)
         and _instances(found, index)
     }
-    return types
 
 
 def scope_names(text: str) -> set[str]:

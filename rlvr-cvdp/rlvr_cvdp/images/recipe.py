@@ -74,6 +74,6 @@ def rootfs_dir(suite: str = SUITE) -> Path:
     return cache_dir() / f"rootfs-{suite}-{recipe_hash(suite)[:12]}"
 
 
-def image_tag(suite: str = SUITE, base: str = "") -> str:
+def image_tag(base: str = "") -> str:
     """The tag that `rlvr cvdp build-image` gives unless told otherwise."""
-    return f"rlvr/cvdp-sim:{recipe_hash(suite, base)[:12]}"
+    return f"rlvr/cvdp-sim:{recipe_hash(SUITE, base)[:12]}"

@@ -42,10 +42,10 @@ def built_recipe(root: Path) -> str:
     return str(manifest.get("recipe", "")) if isinstance(manifest, dict) else ""
 
 
-def built_rootfs(suite: str = recipe.SUITE) -> Path | None:
+def built_rootfs() -> Path | None:
     """The root in rlvr's cache, None where none of today's recipe was built."""
-    root = recipe.rootfs_dir(suite)
-    return root if is_complete(root, suite) else None
+    root = recipe.rootfs_dir()
+    return root if is_complete(root) else None
 
 
 def build_command(root: Path, suite: str = recipe.SUITE) -> str:

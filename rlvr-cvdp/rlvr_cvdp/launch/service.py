@@ -128,7 +128,7 @@ async def run_service(
     for text in read_all(sorted(out.glob("*.log"))):
         summaries += [(int(a), int(b), int(c), int(d)) for a, b, c, d in _SUMMARY.findall(text)]
     refused = tuple(words for build in record.of_kind("build") for words in build["refused"])
-    why = _why(service, finished, launches, summaries, refused, builds, limits)
+    why = _why(service, finished, launches, summaries, refused, limits)
     ran = read_items(items)
     return ServiceResult(
         name=service.name,
@@ -205,7 +205,6 @@ def _why(
     launches: Sequence[Launch],
     summaries: list[tuple[int, int, int, int]],
     refused: tuple[str, ...],
-    builds: Sequence[str],
     limits: Limits,
 ) -> str:
     """Why a service is not right; all of its channels must agree that it is."""

@@ -15,7 +15,7 @@ from rlvr_cvdp.sandbox import Limits, SandboxLease
 
 Outcome = Literal["proved", "bounded", "different", "undecided"]
 
-_PLAN = "src/.rlvr_netlist.json"
+PLAN = "src/.rlvr_netlist.json"
 _STEPS, _SAT_S = 8, 10
 _CPU_S = 20.0
 """Most that one run of yosys may take; the solver's own clock does not see what comes before it."""
@@ -105,7 +105,7 @@ async def _write(
 ) -> bool:
     """Make `/rlvr/out/NAME.il` of a design."""
     write_tree(slot.folder, problem, side.files)
-    (slot.folder / "tree" / _PLAN).write_text(side.plan.text(), encoding="utf-8")
+    (slot.folder / "tree" / PLAN).write_text(side.plan.text(), encoding="utf-8")
     sources, top = simulated(problem)
     words = [*(["-s", top] if top else []), *sources]
     script = "/rlvr/python/rlvr_netlist.py"

@@ -77,9 +77,9 @@ def read_messages(text: str, tool: Tool = "iverilog") -> tuple[ToolMessage, ...]
     return tuple(found)
 
 
-def shown_messages(messages: Sequence[ToolMessage], limit: int = MAX_SHOWN) -> dict[str, Any]:
-    """At most `limit` messages for evidence, errors first, and how many were left out."""
-    shown, left_out = bounded_json(messages, limit, lambda m: m.severity == "error")
+def shown_messages(messages: Sequence[ToolMessage]) -> dict[str, Any]:
+    """At most `MAX_SHOWN` messages for evidence, errors first, and how many were left out."""
+    shown, left_out = bounded_json(messages, MAX_SHOWN, lambda m: m.severity == "error")
     return {"messages": shown, "messages_left_out": left_out}
 
 

@@ -88,9 +88,9 @@ def read_tests(
     return tuple(_result(case, launch, failures or {}) for case in cases)
 
 
-def shown_tests(tests: Sequence[TestResult], limit: int = MAX_SHOWN) -> dict[str, Any]:
-    """At most `limit` tests for evidence, failing ones first, and how many were left out."""
-    shown, left_out = bounded_json(tests, limit, lambda t: t.status in ("failed", "error"))
+def shown_tests(tests: Sequence[TestResult]) -> dict[str, Any]:
+    """At most `MAX_SHOWN` tests for evidence, failing ones first, and how many were left out."""
+    shown, left_out = bounded_json(tests, MAX_SHOWN, lambda t: t.status in ("failed", "error"))
     return {"tests": shown, "tests_left_out": left_out}
 
 

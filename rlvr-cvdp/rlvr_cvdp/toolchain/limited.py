@@ -12,6 +12,7 @@ from pathlib import Path
 from attrs import frozen
 
 _WALL_FACTOR = 3
+_FILE_MB = 256
 
 
 @frozen
@@ -22,11 +23,9 @@ class Ran:
     output: str
 
 
-def run_limited(
-    argv: Sequence[str | Path], *, cwd: Path, cpu_s: int, memory_mb: int = 2048, file_mb: int = 256
-) -> Ran:
+def run_limited(argv: Sequence[str | Path], *, cwd: Path, cpu_s: int, memory_mb: int = 2048) -> Ran:
     """Run a tool in its own process group; all of the group ends with it."""
-    limits = f"ulimit -t {cpu_s}; ulimit -v {memory_mb * 1024}; ulimit -f {file_mb * 1024}"
+    limits = f"ulimit -t {cpu_s}; ulimit -v {memory_mb * 1024}; ulimit -f {_FILE_MB * 1024}"
     with subprocess.Popen(
         ["/bin/sh", "-c", f'{limits}; exec "$@"', "sh", *map(str, argv)],
         cwd=cwd,

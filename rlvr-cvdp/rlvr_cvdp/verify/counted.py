@@ -25,7 +25,7 @@ from attrs import asdict, evolve, frozen
 from rlvr_cvdp.launch.scored_calls import SOURCE, Plan
 from rlvr_cvdp.launch.service import RunSettings, ServiceResult, run_service
 from rlvr_cvdp.launch.tree import write_tree
-from rlvr_cvdp.netlist.proof import Proof, Side, prove
+from rlvr_cvdp.netlist.proof import PLAN, Proof, Side, prove
 from rlvr_cvdp.netlist.silent import without_words
 from rlvr_cvdp.netlist.twin import twin_problem
 from rlvr_cvdp.problem import CvdpProblem, Service
@@ -34,7 +34,6 @@ from rlvr_cvdp.toolchain.toolchain import digest_of
 
 Basis = Literal["simulated", "proved", "bounded", "refuted", "undecided"]
 
-_PLAN = "src/.rlvr_netlist.json"
 _SLOWER = 5.0
 """Gates simulate slower than the sources that they were made from."""
 
@@ -224,7 +223,7 @@ class _NetlistVerifier:
         async with self._slot() as slot:
             write_tree(slot.folder, self._problem, files)
             if plan is not None:
-                (slot.folder / "tree" / _PLAN).write_text(plan.text(), encoding="utf-8")
+                (slot.folder / "tree" / PLAN).write_text(plan.text(), encoding="utf-8")
             for service in self.tests:
                 result = await run_service(self._problem, service, slot, self._settings)
                 notes += result.netlists

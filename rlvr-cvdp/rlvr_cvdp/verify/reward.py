@@ -198,7 +198,7 @@ class CvdpReward(HarnessReward):
         record = _record(problem)
         if record.is_comprehension:
             digest = problem.digest or record.digest()
-            return comprehension_key(record, digest, trajectory, self._config)
+            return comprehension_key(digest, trajectory, self._config)
         answer = self._answer(record, trajectory)
         timed = self._calibration.get(problem.digest)
         parts: list[Any] = [

@@ -21,11 +21,11 @@ from rlvr_cvdp.hdl.ports import PortsError, header_of
 from rlvr_cvdp.netlist.compiled import Ports, ports_of, same_simulation
 from rlvr_cvdp.netlist.proof import simulated
 from rlvr_cvdp.netlist.same import Circuit, is_same_circuit
+from rlvr_cvdp.paths import HDL, VERILOG
 from rlvr_cvdp.problem import CvdpProblem
 from rlvr_cvdp.sandbox import Limits, SandboxLease
 from rlvr_cvdp.verify.designs import Design, Workplace, folders_of, words_of
 
-_HDL = (".v", ".sv")
 _DRIVEN = re.compile(r"\bdut\.(\w+)\.(?:value|setimmediatevalue)\b\s*(?:=(?!=)|\()")
 _EITHER = "input (packed or not)"
 _UNIT = re.compile(r"\b(?:module|interface|package|program|class|primitive|function|typedef)\b")
@@ -129,7 +129,7 @@ async def look_at_work(
 async def _expanded(place: Workplace) -> dict[str, str] | None:
     """The files after the preprocessor, None where it cannot read them."""
     problem, tree = place.problem, place.slot.folder / "tree"
-    paths = [path for path in place.files if path.endswith(_HDL)]
+    paths = [path for path in place.files if path.endswith(VERILOG)]
     if not paths:
         return {}
     # Marks between the files, which an answer cannot foresee: macros go from file to file.
@@ -159,7 +159,7 @@ def _missing(
         name = _main_module(problem, path, given.get(path, ""))
         if name and name not in defined:
             return f"the module {name} is not in it"
-        if path.endswith((*_HDL, ".vh", ".svh")):
+        if path.endswith(HDL):
             words = {token.text for token in read[path]}
             is_header = path.endswith((".vh", ".svh"))
             if not words or not (is_header or _UNIT.search(" ".join(words))):
@@ -171,7 +171,7 @@ def _missing(
 
 def _main_module(problem: CvdpProblem, path: str, given: str) -> str:
     """The module that a file must define, "" where nothing says so."""
-    if not path.endswith(_HDL):
+    if not path.endswith(VERILOG):
         return ""
     _, top = simulated(problem)
     stem, names = PurePosixPath(path).stem, _given_modules(given)
@@ -184,10 +184,10 @@ def _main_module(problem: CvdpProblem, path: str, given: str) -> str:
     elsewhere = {
         name
         for other, text in others.items()
-        if other not in problem.targets and other.endswith(_HDL)
+        if other not in problem.targets and other.endswith(VERILOG)
         for name in _given_modules(text)
     }
-    hdl = [target for target in problem.targets if target.endswith(_HDL)]
+    hdl = [target for target in problem.targets if target.endswith(VERILOG)]
     return top if top and top not in elsewhere and (len(hdl) == 1 or stem == top) else ""
 
 

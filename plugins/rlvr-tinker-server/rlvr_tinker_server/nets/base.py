@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import structlog
 import torch
 from attrs import field, frozen
 
@@ -19,8 +18,6 @@ from rlvr_torch.models.source import ModelSource
 from rlvr_torch.runtime.batch_threads import usable_cores
 from rlvr_torch.runtime.device import choose_device
 from rlvr_torch.runtime.weights_digest import weights_digest
-
-log = structlog.get_logger(__name__)
 
 _MARK = ".rlvr-tinker-server"
 """Says that the folder with the tokenizer may be replaced."""

@@ -23,15 +23,15 @@ Shown read-only: their modes are the kernel's own, and root inside could change 
 """
 
 
-def hidden_entries(proc: str = "/proc") -> list[str]:
+def hidden_entries() -> list[str]:
     """
     The entries of /proc, beside processes, that are covered: all but a few that are needed.
 
     Among them: settings (sys), the kernel's command line, keys, logs, memory, hardware, and what
     newer kernels will add.
     """
-    names = sorted(name for name in os.listdir(proc) if not name.isdecimal())
-    return [f"{proc}/{name}" for name in names if name not in (*_OWN, *SHOWN)]
+    names = sorted(name for name in os.listdir("/proc") if not name.isdecimal())
+    return [f"/proc/{name}" for name in names if name not in (*_OWN, *SHOWN)]
 
 
 def device_mounts(folder: Path) -> list[str]:
