@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 
 from attrs import frozen
 
-from rlvr import Completion, GenerateRequest, Message, Policy, SamplingParams
+from rlvr import Completion, GenerateRequest, Message, Policy, SamplingParams, seed_of
 from rlvr_chess.questions.grammar import PolicyAnswer, Profile, parse_policy, policy_prompt
 from rlvr_chess.questions.transition import count_of, legal_moves
 
 MAX_TOKENS = {"canonical": 120, "rookworld": 160}
 """Tokens of an answer by profile; rookworld's padding takes some. A longer one is malformed."""
-
-
-def seed_of(*parts: object) -> int:
-    """A 63-bit seed that depends on every part, equal on every machine."""
-    text = "\x1f".join(str(part) for part in parts)
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
 
 
 async def complete(

@@ -56,11 +56,6 @@ class Configured:
         record: RunOptions = self.options.record("run")
         return record
 
-    @property
-    def uses_starter(self) -> bool:
-        """True for the embedded starter model."""
-        return self.run.model == STARTER
-
 
 STARTER = "starter"
 NO_TASK = specs.TaskSpec(name="no-task", target="rlvr:none")

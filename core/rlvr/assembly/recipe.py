@@ -13,7 +13,7 @@ from attrs import field, frozen
 from rlvr.assembly.build_part import build, enter, opened
 from rlvr.assembly.compatibility import check_eval_loss, check_model, check_together
 from rlvr.assembly.configure import check_dataset
-from rlvr.assembly.configured import Configured
+from rlvr.assembly.configured import STARTER, Configured
 from rlvr.assembly.problems import (
     check_dataset_is_read,
     problems_to_evaluate,
@@ -130,7 +130,7 @@ def build_context(configured: Configured, run_dir: Path | None) -> BuildContext:
         steps=run.steps,
         workers=verify.workers or os.cpu_count() or 1,
         train=configured.options.record("train"),
-        uses_starter_model=configured.uses_starter,
+        uses_starter_model=configured.run.model == STARTER,
         sampling=sampling_of(configured) if configured.chosen.sampler is not None else None,
     )
 

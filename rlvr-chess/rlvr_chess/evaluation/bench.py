@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from attrs import define, field, frozen
 
-from rlvr import Policy, Problem
-from rlvr_chess.asking import Player, seed_of
+from rlvr import Policy, Problem, seed_of
+from rlvr_chess.asking import Player
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.evaluation.environment import Foretold
 from rlvr_chess.evaluation.policy import Judged

@@ -49,10 +49,6 @@ class Seen:
             hash_of(m) in self.hashes for m in mirrors(position)
         )
 
-    def hashes_of_exact(self) -> frozenset[bytes]:
-        """The hashes of the positions in `exact`."""
-        return frozenset(map(hash_of, self.exact))
-
 
 def mirrors(position: str) -> list[str]:
     """The position (four fields) and what its mirrors are, itself first."""

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from attrs import evolve
 
-from rlvr import ConfigError, Metric, Policy, PrerequisiteError, Problem, counted
-from rlvr_chess.asking import answer_text, seed_of
+from rlvr import ConfigError, Metric, Policy, PrerequisiteError, Problem, counted, seed_of
+from rlvr_chess.asking import answer_text
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.engine.pool import EngineConfig, EnginePool
 from rlvr_chess.evaluation import contamination, environment, solving
@@ -238,7 +238,7 @@ def _contamination(task: ChessProblems, bench: Bench) -> list[Metric]:
         if further := own - shipped:
             told.append(f"{len(further)} further ones of split 'train'")
     seen = contamination.Seen(shipped | own, contamination.read_hashes(contamination.STARTER))
-    if pretrained := seen.hashes - seen.hashes_of_exact():
+    if pretrained := seen.hashes - set(map(contamination.hash_of, seen.exact)):
         told.append(f"{len(pretrained)} that the starter model was pretrained on")
     note = f"first four fields; each position once; against {' and '.join(told)}"
     return [

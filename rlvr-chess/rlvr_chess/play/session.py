@@ -8,7 +8,7 @@ from datetime import date
 import chess
 from attrs import define, field
 
-from rlvr_chess.asking import seed_of
+from rlvr import seed_of
 from rlvr_chess.play.board import board_pgn, board_text
 from rlvr_chess.questions.transition import legal_move
 from rlvr_chess.selfplay.game import Ending, Rules, ended_by_rules, won_by

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import chess
 from attrs import define, field, frozen
 
-from rlvr_chess.asking import seed_of
+from rlvr import seed_of
 from rlvr_chess.fen import four_fields
 from rlvr_chess.questions.transition import legal_move
 from rlvr_chess.selfplay.game import (

@@ -13,8 +13,7 @@ from typing import Any
 
 import attrs
 
-from rlvr import Policy, SamplingParams
-from rlvr_chess.asking import seed_of
+from rlvr import Policy, SamplingParams, seed_of
 from rlvr_chess.config import ChessConfig
 from rlvr_chess.fen import read_board
 from rlvr_chess.questions.records import EnvironmentStep, PolicyPosition

@@ -12,8 +12,8 @@ import attrs
 import chess
 from attrs import Factory, field, frozen
 
-from rlvr import Completion, Policy, SamplingParams
-from rlvr_chess.asking import complete, line_of, seed_of
+from rlvr import Completion, Policy, SamplingParams, seed_of
+from rlvr_chess.asking import complete, line_of
 from rlvr_chess.config import Profile
 from rlvr_chess.engine.pool import EnginePool
 from rlvr_chess.questions.grammar import eval_win_probability, policy_prompt

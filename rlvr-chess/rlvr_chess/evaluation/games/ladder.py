@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from attrs import frozen
 
-from rlvr import Metric, counted
-from rlvr_chess.asking import Player, seed_of
+from rlvr import Metric, counted, seed_of
+from rlvr_chess.asking import Player
 from rlvr_chess.engine.pool import EnginePool
 from rlvr_chess.evaluation.games.elo import MODEL, Pair, Rung, elo_figure, expected, fit
 from rlvr_chess.evaluation.statistics import ratio, survival_figure
