@@ -125,15 +125,12 @@ def _check_api(status: PluginStatus, module: Any) -> tuple[PluginStatus, Any]:
 def _incompatible(status: PluginStatus, stated: int | None) -> PluginStatus:
     offered = f"this rlvr {rlvr.__version__} offers {rlvr.API_VERSION}"
     if stated is not None and stated > rlvr.API_VERSION:
-        do = f"upgrade rlvr, or install {status.distribution}<{_minor(status.version)}"
+        minor = ".".join(status.version.split(".")[:2])
+        do = f"upgrade rlvr, or install {status.distribution}<{minor}"
     else:
         do = pip_install(status.distribution, upgrade=True)
     reason = f"built for plugin API {stated}, {offered} - {do}"
     return evolve(status, status="incompatible", reason=reason)
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
 
 
 def _stated_api(module_name: str) -> int | None:

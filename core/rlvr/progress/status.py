@@ -23,7 +23,6 @@ class RunStatus:
     phase: str = "starting"
     phase_since: float = field(factory=time.monotonic)
     step: int = 0
-    steps: int = 0
     sampled: int = 0
     verified: int = 0
     cached: int = 0

@@ -45,7 +45,7 @@ async def train(recipe: Recipe, state: RunState, callbacks: Callbacks) -> RunSta
         opinions.resume(stream.growth.known)
         while state.step < recipe.steps:
             begun, step = time.monotonic(), state.step + 1
-            status.step, status.steps = step, recipe.steps
+            status.step = step
             advantage = remembering(recipe.advantage, state.memory.get("advantage", {}))
             loss = remembering(recipe.loss, state.memory.get("loss", {}))
             needs = advantage.needs | loss.needs

@@ -19,6 +19,7 @@ from rlvr_algos.config import ReinforceConfig
 from rlvr_algos.losses.grpo import ReinforceLoss
 from rlvr_distill.config import DistillConfig
 from rlvr_distill.loss import DistillLoss
+from rlvr_distill.opd.config import OpdLossConfig
 from rlvr_distill.opd.loss import OpdLoss
 
 VOCABULARY, WIDTH = 7, 4
@@ -98,7 +99,7 @@ def loss_of(mode: str, **options: Any) -> OpdLoss:
     shared = attrs.fields_dict(ReinforceConfig).keys() & options.keys()
     own = ReinforceConfig(**{name: options[name] for name in shared})
     inner = ReinforceLoss(own, CONTEXT)
-    loss = OpdLoss(OpdLoss.config_class(mode=mode, **options), BuildContext(inner=inner))
+    loss = OpdLoss(OpdLossConfig(mode=mode, **options), BuildContext(inner=inner))
     loss.meet({"teacher": TEACHER})
     return loss
 
@@ -259,7 +260,7 @@ def test_the_policy_gradient_inside_is_met_and_asked(mode: str) -> None:
             return [attrs.evolve(d, annotations={**d.annotations, "seen": d.weights}) for d in data]
 
     context = BuildContext(inner=Weighs(None, CONTEXT))
-    loss = OpdLoss(OpdLoss.config_class(mode=mode), context)
+    loss = OpdLoss(OpdLossConfig(mode=mode), context)
     loss.meet({"teacher": TEACHER})
 
     assert met == [{"teacher"}]

@@ -40,7 +40,7 @@ def test_a_number_that_was_used_is_not_used_again():
 def test_an_ended_session_is_told_from_an_unknown_one():
     """410 for what has ended (the SDK's heartbeat stops), 404 for what was never here."""
     sessions = Sessions(60)
-    session = sessions.open({})
+    session = sessions.open()
     sessions.end(session.id, "its client closed it")
 
     with pytest.raises(Refusal, match="has ended: its client closed it") as ended:
@@ -56,7 +56,7 @@ def test_silent_sessions_are_found_and_their_adapters_freed(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("rlvr_tinker_server.state.sessions.time.monotonic", lambda: now[0])
     sessions = Sessions(60)
-    gone, kept = sessions.open({}), sessions.open({})
+    gone, kept = sessions.open(), sessions.open()
     gone.models["m"] = Trained(id="m", base_model="b")
     gone.seen = kept.seen = 100.0
     now[0] = 150.0
@@ -73,7 +73,7 @@ def test_silent_sessions_are_found_and_their_adapters_freed(monkeypatch):
 def test_ids_of_nothing_are_refused(which):
     """Ids that no session has are 404, whatever they look like."""
     sessions = Sessions(60)
-    session = sessions.open({})
+    session = sessions.open()
     for found in ("", "x", ":train:0", f"{session.id}:train:0", f"{session.id}:sample:1"):
         with pytest.raises(Refusal) as refusal:
             getattr(sessions, which)(found)

@@ -84,9 +84,7 @@ def evaluation_numbers(report: EvalReport) -> dict[str, float]:
 
 def recorded(run: Path) -> list[tuple[int, str, dict[str, float]]]:
     """Step, kind of entry and numbers of what a run directory holds, as they came about."""
-    found = []
-    for line in _lines(run / "metrics.jsonl"):
-        found.append((line.pop("step"), "metrics", line))
+    found = [(line.pop("step"), "metrics", line) for line in _lines(run / "metrics.jsonl")]
     names = [field.name for field in fields(EvalReport)]
     for line in _lines(run / "eval.jsonl"):
         facts = {name: line[name] for name in names if name in line}

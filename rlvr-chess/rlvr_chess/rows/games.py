@@ -94,12 +94,7 @@ def _game(game: PgnGame, count: int) -> GameLine:
     if not game.moves:
         raise RowError("no moves")
     check_clock(game.start, len(game.moves))
-    return GameLine(
-        id=str(count),
-        start_fen=game.start,
-        moves=game.moves,
-        result=game.headers.get("Result", "*"),
-    )
+    return GameLine(id=str(count), start_fen=game.start, moves=game.moves)
 
 
 def read_openings(lines: Lines, _name: str) -> Iterator[Item]:

@@ -65,7 +65,6 @@ class GameLine:
         id: Number of the game in its file (from 1), or of the line.
         start_fen: Six fields before the first move.
         moves: UCI.
-        result: "1-0", "0-1", "1/2-1/2" or "*".
         is_opening: True for a line of openings, False for a game that was played.
         split: Where its positions belong, set by the task.
     """
@@ -73,7 +72,6 @@ class GameLine:
     id: str
     start_fen: str
     moves: tuple[str, ...] = field(converter=as_tuple, repr=False)
-    result: str = "*"
     is_opening: bool = False
     split: str = ""
 

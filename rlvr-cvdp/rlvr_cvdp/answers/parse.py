@@ -76,10 +76,6 @@ def from_text(text: str, targets: Sequence[str], wanted: Wanted | None = None) -
         return Answer(why_none=f"it has more than {LONGEST:,} characters")
     text = without_reasoning(_LONE_CR.sub("\n", text))
     choice = Choice(pieces_of(text), wanted or Wanted(targets=tuple(targets)), text)
-    kept = {path: _ended(body) for path, body in choice.files.items() if is_code(path, body)}
+    kept = {p: b.removesuffix("\n") + "\n" for p, b in choice.files.items() if is_code(p, b)}
     why = "" if kept else "it holds no code"
     return Answer(files=kept, ignored=choice.ignored, why_none=why, how=choice.how)
-
-
-def _ended(body: str) -> str:
-    return body if body.endswith("\n") else body + "\n"

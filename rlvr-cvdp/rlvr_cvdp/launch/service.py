@@ -59,7 +59,6 @@ class ServiceResult:
     netlists: tuple[str, ...] = ()
     tests: tuple[TestResult, ...] = field(default=(), repr=False)
     messages: tuple[ToolMessage, ...] = field(default=(), repr=False)
-    output: str = field(repr=False)
 
     @property
     def launches(self) -> int:
@@ -157,7 +156,6 @@ async def run_service(
             for test in tests
         ),
         messages=service_messages(service, out, finished.output) if why else (),
-        output=finished.output,
     )
 
 

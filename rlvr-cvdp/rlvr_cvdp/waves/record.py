@@ -101,14 +101,11 @@ def _taken(
         # It was ended in the middle, or it does not use cocotb's runner.
         loose = [p for p in rundir.rglob("*.[fv][sc][td]") if is_plain(p)]
         loose = [path for path in loose if path.parent.name != _KEPT]
-        found += [(0, True, path) for path in sorted(loose, key=_age)[-1:]]
+        loose.sort(key=lambda path: path.stat().st_mtime)
+        found += [(0, True, path) for path in loose[-1:]]
     out.mkdir(parents=True, exist_ok=True)
     for launch, is_failed, path in sorted(found):
         place = out / f"{result.name}-{launch or 'last'}.{form}"
         shutil.copyfile(path, place)
         yield Wave(service=result.name, launch=launch, is_failed=is_failed, path=place)
     shutil.rmtree(rundir / _KEPT, ignore_errors=True)
-
-
-def _age(path: Path) -> float:
-    return path.stat().st_mtime

@@ -50,7 +50,6 @@ class TeacherSequence:
         alignment: Groups of the policy's tokens (T,) and the teacher's (S,); -1 at prompts, control
             tokens, and bytes that one of the two cannot spell.
         lengths: (T,) bytes of the datum's tokens, 0 for control tokens and headers, 1 for ends.
-        dropped: Control tokens that the teacher has no equal for, and bytes it cannot spell.
         is_rendered: Whether the prompt was rendered with the teacher's template.
         is_cut: Whether the teacher cannot read all of it.
     """
@@ -58,7 +57,6 @@ class TeacherSequence:
     tokens: NDArray[np.int64]
     alignment: Alignment
     lengths: NDArray[np.int64]
-    dropped: int
     is_rendered: bool
     is_cut: bool
 
@@ -103,18 +101,16 @@ class Reader:
         header = _in_headers(datum.tokens, self._ours)
         is_end = datum.mask & np.isin(datum.tokens, self._ours.ends)
         parts = [_silent(list(prompt or ()))]
-        dropped, is_kept = 0, True  # the control token before a header was kept
+        is_kept = True  # the control token before a header was kept
         for start, stop in _runs(lengths > 0, header, datum.mask, begin):
             tokens = datum.tokens[start:stop]
             if not lengths[start]:
                 kept = np.array([self._control.id_of(int(t))[0] for t in tokens])
                 is_kept = kept[-1] >= 0
-                dropped += int((kept < 0).sum())
                 sizes = is_end[start:stop][kept >= 0].astype(np.int64)
                 parts.append(_silent(kept[kept >= 0], sizes))
             elif is_kept or not header[start]:
                 part = self._theirs.encode(b"".join(self._ours.bytes_of(int(t)) for t in tokens))
-                dropped += int(part.lengths[part.ids < 0].sum())
                 is_own = datum.mask[start] and not header[start]
                 parts.append(part if is_own else _silent(part.ids.tolist()))
         lengths = np.where(header, 0, lengths) + is_end
@@ -128,7 +124,6 @@ class Reader:
             tokens=whole.ids[there],
             alignment=attrs.evolve(alignment, theirs=alignment.theirs[there]),
             lengths=lengths,
-            dropped=dropped,
             is_rendered=prompt is not None,
             is_cut=not is_read.all(),
         )

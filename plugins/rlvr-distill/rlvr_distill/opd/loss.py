@@ -45,8 +45,6 @@ class OpdLoss(Loss):
         context: `context.inner` is the policy gradient, the loss `reinforce`.
     """
 
-    config_class = OpdLossConfig
-
     def __init__(self, config: OpdLossConfig | None, context: BuildContext) -> None:
         self._config = config or OpdLossConfig()
         self._gradient: Loss = context.inner

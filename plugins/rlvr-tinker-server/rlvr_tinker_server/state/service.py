@@ -43,7 +43,7 @@ class Service:
         return Sessions(self.limits.session_timeout_s)
 
     def create_session(self, request: types.CreateSessionRequest) -> Session:
-        session = self.sessions.open(request.model_dump())
+        session = self.sessions.open()
         log.info("session_opened", session=session.id, sdk=request.sdk_version)
         return session
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Any
 
 from attrs import define, field
 
@@ -50,7 +49,6 @@ class Session:
     seen: float = field(factory=time.monotonic)
     models: dict[str, Trained] = field(factory=dict)
     samplers: dict[str, Slot] = field(factory=dict)
-    about: dict[str, Any] = field(factory=dict)
 
 
 class Sessions:
@@ -61,8 +59,8 @@ class Sessions:
         self._all: dict[str, Session] = {}
         self._ended: dict[str, str] = {}
 
-    def open(self, about: dict[str, Any]) -> Session:
-        session = Session(id=f"session-{secrets.token_hex(8)}", about=about)
+    def open(self) -> Session:
+        session = Session(id=f"session-{secrets.token_hex(8)}")
         self._all[session.id] = session
         return session
 
