@@ -54,14 +54,6 @@ def test_end_by_the_rules(board: chess.Board, ending: Ending | None) -> None:
     assert ended_by_rules(board, 1, Rules()) == ending
 
 
-def test_claims_can_be_left_out() -> None:
-    """Without claims the third repetition and fifty moves go on."""
-    rules = Rules(claims=False)
-    assert ended_by_rules(_after(SHUFFLE * 2), 8, rules) is None
-    board = _after(["a1a2"], "7k/8/8/8/8/8/8/R3K3 w - - 99 80")
-    assert ended_by_rules(board, 1, rules) is None
-
-
 def test_ply_cap_is_a_draw() -> None:
     """The game is drawn at the cap, and not one half-move earlier."""
     rules = Rules(max_plies=10)

@@ -298,17 +298,15 @@ def test_random_mover_plays_every_legal_move() -> None:
 
 
 def test_engine_mover_passes_its_strength_on() -> None:
-    """Nodes, Elo and skill reach the pool with the FEN of each turn."""
+    """Nodes and Elo reach the pool with the FEN of each turn."""
     asked: list[tuple[object, ...]] = []
 
     class Pool:
-        async def best_move(
-            self, fen: str, nodes: int = 0, elo: int | None = None, skill: int | None = None
-        ) -> str:
-            asked.append((fen, nodes, elo, skill))
+        async def best_move(self, fen: str, nodes: int = 0, elo: int | None = None) -> str:
+            asked.append((fen, nodes, elo))
             return "e2e4"
 
     mover = EngineMover(Pool(), nodes=50, elo=1350)
     assert asyncio.run(mover.moves([Turn(board=chess.Board(), seed=0)])) == [Move(uci="e2e4")]
-    assert asked == [(chess.STARTING_FEN, 50, 1350, None)]
+    assert asked == [(chess.STARTING_FEN, 50, 1350)]
     assert mover.name == "engine nodes 50 elo 1350"

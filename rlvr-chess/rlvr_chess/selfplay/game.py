@@ -142,7 +142,6 @@ class Rules:
         illegal: "loss"; "resample": the mover is asked again and loses after that; "random": a
             random legal move is played in its place.
         retries: How often it is asked again.
-        claims: Draws by threefold repetition and fifty moves are claimed.
         resign_below: A mover that says so for `resign_turns` turns of its own resigns (win
             probability by its own evaluation of its move); 0: never.
         resign_turns: See above.
@@ -154,7 +153,6 @@ class Rules:
     max_plies: int = field(default=300, validator=ge(1))
     illegal: str = field(default="loss", validator=in_(ILLEGAL_RULES))
     retries: int = field(default=3, validator=ge(1))
-    claims: bool = True
     resign_below: float = field(default=0.0, validator=[ge(0.0), le(0.5)])
     resign_turns: int = field(default=3, validator=ge(1))
     value_limit: int = field(default=0, validator=[ge(0), lt(CLAMP)])
@@ -175,9 +173,9 @@ def ended_by_rules(board: chess.Board, played: int, rules: Rules) -> Ending | No
     if (outcome := board.outcome()) is not None:
         reason = outcome.termination.name.lower().replace("_", " ").replace("seventyfive", "75")
         return Ending(result=outcome.result(), reason=reason)
-    if rules.claims and board.is_repetition(3):
+    if board.is_repetition(3):
         return Ending(result=DRAW, reason="threefold repetition")
-    if rules.claims and board.is_fifty_moves():
+    if board.is_fifty_moves():
         return Ending(result=DRAW, reason="fifty moves")
     if played >= rules.max_plies:
         return Ending(result=DRAW, reason="ply cap")

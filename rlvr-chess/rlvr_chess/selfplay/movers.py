@@ -135,12 +135,11 @@ class PolicyMover:
 
 @frozen
 class EngineMover:
-    """Plays what an engine finds at so many nodes; `elo` and `skill` None: at full strength."""
+    """Plays what an engine finds at so many nodes; `elo` None: at full strength."""
 
     pool: EnginePool
     nodes: int = field(kw_only=True)
     elo: int | None = field(default=None, kw_only=True)
-    skill: int | None = field(default=None, kw_only=True)
     name: str = field(kw_only=True)
 
     @name.default
@@ -149,7 +148,7 @@ class EngineMover:
 
     async def moves(self, turns: Sequence[Turn]) -> list[Move]:
         """As many searches at a time as the pool has processes."""
-        ask = partial(self.pool.best_move, nodes=self.nodes, elo=self.elo, skill=self.skill)
+        ask = partial(self.pool.best_move, nodes=self.nodes, elo=self.elo)
         found = await asyncio.gather(*(ask(turn.board.fen()) for turn in turns))
         return [Move(uci=uci) for uci in found]
 

@@ -82,7 +82,7 @@ class TableStore:
     _identities: list[EngineIdentity] | None = field(init=False, default=None)
 
     @classmethod
-    def of(cls, config: ChessConfig, *, cache: Path | None = None) -> TableStore:
+    def of(cls, config: ChessConfig) -> TableStore:
         """
         The store that the options ask for.
 
@@ -93,7 +93,6 @@ class TableStore:
             engine=EngineConfig.of(config),
             layers=_layers(config),
             any_engine=config.any_engine,
-            cache=cache or cache_file(),
         )
 
     async def __aenter__(self) -> Self:
