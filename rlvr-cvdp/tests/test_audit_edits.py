@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rlvr.testing.tools import shared_data
 from rlvr_cvdp.audit.edits import edits
 from rlvr_cvdp.audit.expressions import neighbours
-from rlvr_cvdp.audit.ports import constant, stub
+from rlvr_cvdp.audit.ports import hollow
 from rlvr_cvdp.hdl.names import tokens
 
 COUNTER = """\
@@ -166,16 +166,16 @@ def test_numbers_next_to_a_number(literal: str, beside: list[str]) -> None:
 def test_stub_and_constant_keep_the_ports() -> None:
     """Ports stay as they are; nothing of the body does; outputs are driven as their kind asks."""
     header = COUNTER[: COUNTER.index(");") + 2]
-    assert stub(COUNTER).startswith(header)
-    assert "always" not in stub(COUNTER)
-    assert constant(COUNTER, "'1").count("= '1;") == 2
-    assert "initial q = '1;" in constant(COUNTER, "'1")
-    assert "assign done = '1;" in constant(COUNTER, "'1")
+    assert hollow(COUNTER, "").startswith(header)
+    assert "always" not in hollow(COUNTER, "")
+    assert hollow(COUNTER, "'1").count("= '1;") == 2
+    assert "initial q = '1;" in hollow(COUNTER, "'1")
+    assert "assign done = '1;" in hollow(COUNTER, "'1")
     old = "module m(a, y, z);\n input a;\n output [3:0] y, z;\n reg [3:0] y;\n"
     old += " assign z = a;\nendmodule\n"
-    assert "output [3:0] y, z;" in constant(old, "'0")
-    assert "assign z = a" not in constant(old, "'0")
-    assert "assign y = '0;\n  assign z = '0;" in constant(old, "'0")
+    assert "output [3:0] y, z;" in hollow(old, "'0")
+    assert "assign z = a" not in hollow(old, "'0")
+    assert "assign y = '0;\n  assign z = '0;" in hollow(old, "'0")
 
 
 def test_real_references_have_mutants_of_many_kinds() -> None:
@@ -207,4 +207,4 @@ def test_long_and_deep_texts_are_read() -> None:
     assert len(results(text, "polarity")) == 380
     deep = f"module m(input a, output z); assign z = {'(' * 600}a{')' * 600}; endmodule"
     assert edits(deep) == []
-    assert stub(deep) == deep
+    assert hollow(deep, "") == deep

@@ -42,9 +42,7 @@ def print_json(value: Any) -> None:
 def _plain(value: Any) -> Any:
     if attrs.has(type(value)):
         return attrs.asdict(value)
-    if isinstance(value, frozenset | set):
-        return sorted(value)
-    return str(value)
+    return sorted(value) if isinstance(value, frozenset | set) else str(value)
 
 
 def is_reader_gone() -> bool:

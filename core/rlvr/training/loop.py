@@ -18,7 +18,7 @@ from rlvr.border.abilities import metrics_of
 from rlvr.border.kinds import remembering
 from rlvr.border.promises import check_any_credit, credited, policy_of
 from rlvr.evaluation.pass_at_k import evaluate
-from rlvr.parts import Advantage
+from rlvr.parts import Advantage, Teacher
 from rlvr.records.run_state import RunState
 from rlvr.seeds import seed_of
 from rlvr.training import metrics, minibatches, stages
@@ -108,13 +108,13 @@ def _metrics(
     updated: Sequence[Mapping[str, float]],
 ) -> dict[str, float]:
     """The metrics of a step; where two have one name, the later wins."""
+    parts: tuple[Advantage | Teacher, ...] = (*recipe.teachers.values(), advantage) if data else ()
     return {
         **metrics.of_groups(batch.met),
         "sampler/drawn": float(recipe.sampler.draws_from_policy),
         **batch.mismatch,
         **metrics.of_data(data),
-        **stages.teacher_metrics(recipe.teachers, data),
-        **(metrics_of(advantage, data) if data else {}),
+        **{name: value for part in parts for name, value in metrics_of(part, data).items()},
         **metrics.mean_over_updates(updated),
         **batch.numbers,
     }

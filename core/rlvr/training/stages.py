@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from rlvr.border.abilities import adapted_by, annotated, metrics_of, numbers_of
+from rlvr.border.abilities import adapted_by, annotated, numbers_of
 from rlvr.border.calls import Border
 from rlvr.border.promises import logprobs_of
 from rlvr.checks import check_data
@@ -144,14 +144,6 @@ def _remade(at: Border, data: Sequence[Datum]) -> list[Datum]:
     is_same = all(same) and len(remade) == len(data)
     at.check("" if is_same else f"{len(remade)} others for {len(data)} data")
     return remade
-
-
-def teacher_metrics(teachers: Mapping[str, Teacher], data: Sequence[Datum]) -> dict[str, float]:
-    """Metrics of the data that the teachers give."""
-    found: dict[str, float] = {}
-    for teacher in teachers.values() if data else ():
-        found |= metrics_of(teacher, data)
-    return found
 
 
 def remembered(

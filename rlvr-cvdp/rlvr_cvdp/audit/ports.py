@@ -14,17 +14,8 @@ _KEPT = (
 )
 
 
-def stub(text: str) -> str:
-    """The text with every module's body taken out: ports and nothing else."""
-    return _hollow(text, "")
-
-
-def constant(text: str, value: str) -> str:
-    """The text with every module's body replaced by outputs that never leave `value`."""
-    return _hollow(text, value)
-
-
-def _hollow(text: str, value: str) -> str:
+def hollow(text: str, value: str) -> str:
+    """The text with every module's body replaced by outputs that stay at `value`; "": by none."""
     tree, manager = tree_of(text)
     root = tree.root
     pieces: list[str] = []

@@ -12,7 +12,7 @@ from rlvr import Probe, Problem, Trajectory
 from rlvr_cvdp.audit.compiles import CompileCheck, compile_check
 from rlvr_cvdp.audit.edits import Edit, edits
 from rlvr_cvdp.audit.equivalence import compare
-from rlvr_cvdp.audit.ports import constant, stub
+from rlvr_cvdp.audit.ports import hollow
 from rlvr_cvdp.paths import VERILOG
 from rlvr_cvdp.problem import CvdpProblem
 
@@ -79,12 +79,12 @@ def _hollow(
 ) -> Iterator[Probe]:
     """Modules with the right ports and nothing behind them, all files at once."""
     hollows = (
-        ("stub", "ports only", stub),
-        ("constant-outputs", "outputs are 0", partial(constant, value="'0")),
-        ("constant-outputs", "outputs are all ones", partial(constant, value="'1")),
+        ("stub", "ports only", ""),
+        ("constant-outputs", "outputs are 0", "'0"),
+        ("constant-outputs", "outputs are all ones", "'1"),
     )
-    for kind, note, make in hollows:
-        files = {p: make(text) if p.endswith(VERILOG) else text for p, text in reference.items()}
+    for kind, note, value in hollows:
+        files = {p: hollow(t, value) if p.endswith(VERILOG) else t for p, t in reference.items()}
         changed = {path: text for path, text in files.items() if text != reference[path]}
         if changed and all(accepts(path, text) for path, text in changed.items()):
             trajectory = Trajectory(problem_id=problem.id, files=files)

@@ -81,9 +81,7 @@ def find_image(client: docker.DockerClient, name: str) -> Any:
 def split_tag(name: str) -> tuple[str, str]:
     """Repository and tag: `a/b:1` is `a/b` and `1`; a port is no tag."""
     repository, colon, tag = name.rpartition(":")
-    if not colon or "/" in tag:
-        return name, "latest"
-    return repository, tag
+    return (name, "latest") if not colon or "/" in tag else (repository, tag)
 
 
 def _from_root(client: docker.DockerClient, root: Path, tag: str, recipe_hash: str) -> None:

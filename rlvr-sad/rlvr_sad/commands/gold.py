@@ -144,9 +144,7 @@ def compare(gold: Mapping[str, Any], found: AgentTrajectory) -> Tally:
     `gold["spans"]` have `start`, `end` and `type`; characters in none of them are not counted.
     """
     text: str = gold["text"]
-    labels: list[str] = []
-    for segment in found.segments:
-        labels += [segment.type] * len(segment.text)
+    labels = [segment.type for segment in found.segments for _ in segment.text]
     tally = Tally()
     for span in gold["spans"]:
         for at in range(span["start"], span["end"]):

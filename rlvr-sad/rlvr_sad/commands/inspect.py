@@ -116,6 +116,4 @@ def _plain(line: str) -> str:
 
 
 def _is_coloured(choice: str) -> bool:
-    if choice == "auto":
-        return is_coloured(sys.stdout)
-    return choice == "always"
+    return is_coloured(sys.stdout) if choice == "auto" else choice == "always"

@@ -159,7 +159,8 @@ class DecodeBatch(RunningBatch):
         count, found = max(1, _LOGITS // self._net.vocab_size), []
         for part in (slice(at, at + count) for at in range(0, len(states), count)):
             scale = torch.from_numpy(heat[part, None]).to(self._device)
-            told = torch.log_softmax(self._logits(states[part]) / scale, dim=-1).cpu().numpy()
+            logits = self._weights.float_logits(states[part]) / scale
+            told = torch.log_softmax(logits, dim=-1).cpu().numpy()
             found.append(np.take_along_axis(told, targets[part, None], 1)[:, 0])
         return np.concatenate(found)
 
@@ -178,7 +179,7 @@ class DecodeBatch(RunningBatch):
         positions = self._cache.advance().clamp(max=self._net.positions - 1)
         attend = Carrying(self._cache.attend, self._cache.states.decode)
         hidden = self._net.hidden(self._drawn[:count], positions, attend)
-        self._draw(self._logits(hidden[:, 0]), range(count), version)
+        self._draw(self._weights.float_logits(hidden[:, 0]), range(count), version)
 
     def _free(self) -> list[int]:
         """Free rows for the waiting sequences, as many as the limit allows."""
@@ -240,7 +241,7 @@ class DecodeBatch(RunningBatch):
         if len(ends) == 1:
             ends = ends.expand(2, -1)
         index = torch.tensor([distinct.index(p) for p in places], device=self._device)
-        self._draw(self._logits(ends)[index], rows, version)
+        self._draw(self._weights.float_logits(ends)[index], rows, version)
 
     def _read(self, prompts: dict[int, np.ndarray]) -> None:
         """Prefill prompts at their places, several at a time."""
@@ -284,10 +285,6 @@ class DecodeBatch(RunningBatch):
         self._cache.close_unused(set())
         self._cache.tidy(left)
         self._cache.resize(left)
-
-    def _logits(self, hidden: Tensor) -> Tensor:
-        """(R, C) to float32 logits (R, V)."""
-        return self._weights.float_logits(hidden)
 
 
 def kept_dtype(net: Net, dtype: torch.dtype) -> torch.dtype:
