@@ -252,7 +252,7 @@ def _note(words: str) -> None:
     record.close()
 
 
-def _run_yosys(script: str, folder: str, made: str, cwd: str) -> str:
+def _run_yosys(script: str, folder: str, made: str, cwd: str) -> None:
     with open(f"{folder}/script.ys", "w", encoding="utf-8") as file:
         file.write(script)
     ran = subprocess.run(
@@ -263,7 +263,6 @@ def _run_yosys(script: str, folder: str, made: str, cwd: str) -> str:
         lines = (ran.stdout + ran.stderr).splitlines()
         said = next((line for line in lines if "ERROR" in line), "yosys failed")
         raise NoNetlist(f"yosys wrote no netlist: {said[:200]}")
-    return ran.stdout
 
 
 def _compile(again: str, words: list[str]) -> None:
