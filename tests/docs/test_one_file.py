@@ -83,6 +83,23 @@ def test_it_learns(tmp_path: Path) -> None:
     assert mean(rewards[-8:]) > mean(rewards[:8]) + 0.2
 
 
+@pytest.mark.slow
+@pytest.mark.integration
+def test_it_trains_the_verilog_starter(tmp_path: Path) -> None:
+    """The default plugin: some answers of the starter are right, a simulator says, and it learns."""
+    pytest.importorskip("torch", reason="it trains with torch")
+    if not shutil.which("iverilog"):
+        pytest.skip("no Icarus Verilog")
+    few = ["--steps", "1", "--problems", "2", "sampler.max_tokens=64", "sampler.group_size=4"]
+    done = run_rlvr(*few, cwd=tmp_path, program=FILE, env={**os.environ, **LEAN})
+
+    assert done.returncode == 0, done.stderr
+    numbers = re.search(r"before: ([\d.]+)% .*gradient (\S+) .*after: ", done.stdout, re.DOTALL)
+    assert numbers, done.stdout
+    assert float(numbers[1]) > 0
+    assert float(numbers[2]) > 0
+
+
 @pytest.mark.integration
 def test_the_code_of_the_page_runs(tmp_path: Path) -> None:
     """
