@@ -86,7 +86,7 @@ def test_it_learns(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.integration
 def test_it_trains_the_verilog_starter(tmp_path: Path) -> None:
-    """The default plugin: some answers of the starter are right, a simulator says, and it learns."""
+    """The default plugin: a simulator finds some answers of the starter right, and it learns."""
     pytest.importorskip("torch", reason="it trains with torch")
     if not shutil.which("iverilog"):
         pytest.skip("no Icarus Verilog")
