@@ -171,7 +171,7 @@ def test_commands_of_one_name_are_completed_as_they_are_called(plugin_site):
 
 
 COMMANDS_OF_MINE = """
-    import argparse, os
+    import argparse, os, sys
     from rlvr import CommandSpec, hookimpl
 
     RLVR_API = 1
@@ -195,6 +195,7 @@ COMMANDS_OF_MINE = """
     def plain(argv):
         print("PRINTED")
         os.system("echo PRINTED")
+        sys.__stdout__.write("PRINTED")
 
     def fails(argv):
         print("PRINTED")
@@ -238,7 +239,7 @@ def test_a_plugins_command_without_a_parser_spoils_no_script(plugin_site):
     names = ["plain", "fails", "hangs", "ends", "odd"]
     plugin_site.add("mine", COMMANDS_OF_MINE.format(names=[*names, "tool"]))
 
-    done = plugin_site.rlvr("completion", "bash")
+    done = plugin_site.rlvr("completion", "bash", PYTHONUNBUFFERED="")
 
     assert done.returncode == 0, done.stderr
     assert "PRINTED" not in done.stdout

@@ -60,16 +60,21 @@ class Watchdog:
     @contextmanager
     def silenced(self) -> Iterator[None]:
         """Send to standard error what parts and, in a child, their programs print."""
+        out = sys.stdout
         with stdout_to_stderr():
             if self.pipe is None:
                 yield
                 return
+            out.flush()
             own = os.dup(1)
             os.dup2(2, 1)
             try:
                 yield
             finally:
+                with suppress(OSError, ValueError):  # a part closed it
+                    out.flush()  # what a part wrote to `sys.__stdout__`
                 os.dup2(own, 1)
+                os.close(own)
 
 
 def watched(
