@@ -12,7 +12,7 @@ import pytest
 
 from rlvr.border.abilities import warnings_of
 from rlvr.border.promises import fault_of_problem, reference_of
-from rlvr.parts import Episode, EpisodeResult, RewardFn, Task
+from rlvr.parts import Episode, RewardFn, Task
 from rlvr.testing.contract import (
     Contract,
     check_declarations,
@@ -25,7 +25,7 @@ from rlvr.testing.contract import (
     same,
 )
 from rlvr.testing.process import KitWarning
-from rlvr.testing.task_abilities import GARBAGE, TaskAbilities
+from rlvr.testing.task_abilities import GARBAGE, TaskAbilities, play
 from rlvr.types import PassRate, Problem, Reward, Trajectory
 
 ROLES = {"system", "user", "assistant", "tool"}
@@ -208,7 +208,7 @@ class TaskContract(TaskAbilities, Contract):
         """The first prompt is there, turns follow, and the episode ends whatever is answered."""
         for problem in islice(task.problems("all"), self.max_judged):
             for answer in ("", GARBAGE):
-                turns = await _play(task.episode(problem), answer, self.max_turns)
+                turns = await play(task.episode(problem), answer, self.max_turns)
                 assert 1 <= turns <= self.max_turns, f"{problem.id!r} has {turns} turns"
 
     @on_open("make_task")
@@ -217,7 +217,7 @@ class TaskContract(TaskAbilities, Contract):
         for problem in islice(task.problems("all"), self.max_judged):
             one, other = task.episode(problem), task.episode(problem)
             first = one.prompt()
-            await _play(one, GARBAGE, self.max_turns)
+            await play(one, GARBAGE, self.max_turns)
             same(f"prompt of {problem.id!r} after another episode", other.prompt(), first)
 
     @on_open("make_task")
@@ -266,6 +266,11 @@ class TaskContract(TaskAbilities, Contract):
                     is_lowest = outcome.value == pytest.approx(self.bottom)
                     assert is_lowest, f"{wrong}, the bottom of its bounds"
 
+    @on_open("make_task")
+    async def test_few_references_are_right_elsewhere(self, task: Task) -> None:
+        """That most are right as answers to another problem breaks no promise: it is a warning."""
+        await self._warn_of_form_alone(task)
+
     # --- helpers --------------------------------------------------------------------------------
 
     async def _judge(self, problem: Problem, trajectory: Trajectory) -> Any:
@@ -281,15 +286,6 @@ class TaskContract(TaskAbilities, Contract):
             return None
         async with opened(reward) as judge:
             return await judged(judge, problem, trajectory)
-
-
-async def _play(episode: Episode, answer: str, limit: int) -> int:
-    turns = 0
-    while turns <= limit and episode.prompt() is not None:
-        await episode.take(answer)
-        turns += 1
-    assert isinstance(episode.result(), EpisodeResult), "Episode.result() gave no EpisodeResult"
-    return turns
 
 
 def _texts(reference: Trajectory) -> list[str]:

@@ -17,7 +17,7 @@ from rlvr.border.abilities import annotated, figures_of, key_of, probes_of, prov
 from rlvr.border.declared import overrides
 from rlvr.border.promises import reference_of
 from rlvr.curriculum.discovered import Growth
-from rlvr.parts import Policy, RewardFn, Task
+from rlvr.parts import Episode, EpisodeResult, Policy, RewardFn, Task
 from rlvr.testing.contract import NoVerdictError, judged, on_open, opened, same
 from rlvr.testing.fakes.policy import ScriptedPolicy
 from rlvr.testing.process import KitWarning
@@ -136,9 +136,8 @@ class TaskAbilities:
                         f"to {other.id!r}, where it is judged otherwise: take the problem into it"
                     )
 
-    @on_open("make_task")
-    async def test_few_references_are_right_elsewhere(self, task: Task) -> None:
-        """That most are right as answers to another problem breaks no promise: it is a warning."""
+    async def _warn_of_form_alone(self, task: Task) -> None:
+        """Judge the references as answers to other problems."""
         problems = islice(task.problems("all"), self.max_judged)
         found = [(p, answer) for p in problems if (answer := reference_of(task, p)) is not None]
         taken, judged = [], 0
@@ -167,6 +166,16 @@ class TaskAbilities:
     def _answers(self, task: Task, problem: Problem) -> list[str]:
         reference = task.reference(problem)
         return [] if reference is None else list(reference.completions)
+
+
+async def play(episode: Episode, answer: str, limit: int) -> int:
+    """Answer until the episode ends, or the limit is passed; gives the number of turns."""
+    turns = 0
+    while turns <= limit and episode.prompt() is not None:
+        await episode.take(answer)
+        turns += 1
+    assert isinstance(episode.result(), EpisodeResult), "Episode.result() gave no EpisodeResult"
+    return turns
 
 
 def _spoken(problem: Problem, text: str) -> Trajectory:
