@@ -179,8 +179,8 @@ def _cli_page() -> str:
         f"{GENERATED}\n\n# Command line\n",
         "Results go to standard output, everything else to standard error. See also\n"
         "[exit codes](exit-codes.md) and [options](configuration.md). A plugin's own commands are\n"
-        "`rlvr PLUGIN COMMAND`, listed by `rlvr PLUGIN --help`, with flags of their own. Every command\n"
-        "below has the common flags of `rlvr`.\n",
+        "`rlvr PLUGIN COMMAND`, listed by `rlvr PLUGIN --help`, with flags of their own. Every\n"
+        "command below has the common flags of `rlvr`.\n",
         _section("rlvr", top_parser().format_help()),
     ]
     for command, (module_name, summary) in COMMANDS.items():
