@@ -240,10 +240,8 @@ def _audit(
     try:
         with limit.on(part, asked, spec.target):
             ids = [problem.id for problem in offered.build(task).problems("all")]
-            report.audited[part] = min(len(ids), args.problems), len(ids)
-            file, done, has_failed = _audited(
-                task, spec, ids[: args.problems], offered, args, limit
-            )
+            report.audited[part] = len(judged := ids[: args.problems]), len(ids)
+            file, done, has_failed = _audited(task, spec, judged, offered, args, limit)
     except HungError as error:
         report.hang(part, asked, error, spec.target)
         return

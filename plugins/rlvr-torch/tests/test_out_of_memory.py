@@ -15,7 +15,7 @@ from rlvr import Completion, Datum, GenerateRequest, SamplingParams
 from rlvr.testing.fakes import ReinforceLoss
 from rlvr_torch.config import TorchConfig
 from rlvr_torch.generation.cache.kv_cache import KVCache
-from rlvr_torch.generation.decode_batch import DecodeBatch
+from rlvr_torch.generation.decode_weights import DecodeWeights
 from rlvr_torch.generation.engine import Engine
 from rlvr_torch.models.gpt2 import GPT2, GPT2Config
 from rlvr_torch.runtime.batch_threads import BatchThreads
@@ -298,7 +298,7 @@ def bits(completion: Completion) -> tuple[Any, ...]:
 PLACES = {
     "a pass": (GPT2, "hidden", lambda net, tokens, *_: len(tokens) if tokens.shape[1] == 1 else 0),
     "the cache": (KVCache, "_grow", lambda cache, *_: len(cache._owner)),
-    "the logits": (DecodeBatch, "_logits", lambda batch, states: len(states)),
+    "the logits": (DecodeWeights, "float_logits", lambda weights, states: len(states)),
 }
 
 
