@@ -282,6 +282,15 @@ def below_the_best(groups):
 @rlvr.hookimpl
 def rlvr_advantages():
     yield rlvr.AdvantageSpec(name="group", target="rlvr_counting:below_the_best", summary="Below")
+
+
+@rlvr.hookimpl
+def rlvr_commands():
+    yield rlvr.CommandSpec(name="audit", target="rlvr_counting:command", summary="-", is_top=True)
+
+
+def command(words):
+    return 0
 """
     plugin_site.add("counting", text, module="rlvr_counting")
 
@@ -293,6 +302,7 @@ def rlvr_advantages():
     assert "references are judged right as answers to another problem" in done.stdout
     assert "warning: advantage group: where these are installed" in done.stdout
     assert "run.advantage=counting/group" in done.stdout
+    assert "only `rlvr counting audit` calls it" in done.stdout
     assert "task counting: verdicts on 8 of 20 problems were audited" in done.stdout
 
 

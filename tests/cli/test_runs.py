@@ -103,7 +103,7 @@ def test_show_draws_the_curves(runs):
     (runs.home / "runs" / "one" / "metrics.jsonl").write_text("")
     (runs.home / "runs" / "one" / "eval.jsonl").write_text("")
     none = runs.rlvr("runs", "show", "one", "--json", "--out", "none.svg")
-    assert (none.returncode, json.loads(none.stdout)["metrics"]) == (2, [])
+    assert (none.returncode, none.stdout) == (2, "")
     assert "wait for the first step" in none.stderr
     assert not (runs.home / "none.svg").exists()
     assert runs.rlvr("runs", "show", "one", "--out", "c.gif").returncode == 2

@@ -7,6 +7,7 @@ import enum
 import inspect
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from rlvr_process import run_rlvr, start_rlvr
 import rlvr
 from rlvr.cli import audit, evaluate, run, score
 from rlvr.cli.parser import CommandParser
-from rlvr.cli.train import in_python
+from rlvr.cli.train import called, in_python
 from rlvr.concurrency import run_blocking
 from tests.conftest import LEAN
 
@@ -225,6 +226,13 @@ def test_mistakes_are_the_errors_of_the_command_line(tmp_path: Path) -> None:
             rlvr.train("toy", out=tmp_path / "none", options=wrong)
 
 
+ERRORS = [
+    kind
+    for name in rlvr.errors.__all__
+    if isinstance(kind := getattr(rlvr, name), type) and issubclass(kind, rlvr.RlvrError)
+]
+
+
 def test_messages_name_the_arguments_of_the_function() -> None:
     """Flags of other programs, of options, and those of a command that is told stay flags."""
     said = "leave --max-staleness out, or --callback NAME\n  go on: rlvr run --resume x --out y"
@@ -233,12 +241,29 @@ def test_messages_name_the_arguments_of_the_function() -> None:
     )
     assert in_python("--run runs/a, or --steps 3", rlvr.evaluate) == "model=runs/a, or --steps 3"
     for kept in (
-        "pip install --target x",
-        "--sandbox docker",
-        "Ctrl-C; a--model",
-        ".venv/bin/rlvr run --out x",
+        *("pip install --target x", "--sandbox docker", "Ctrl-C; a--model", "'--out x' was given"),
+        *(
+            ".venv/bin/rlvr run --out x",
+            "'my dir/rlvr' run --resume x",
+            "no /tmp/--out/x, /a --out.b",
+        ),
+        *("vllm serve NAME --model X", "usage: sim --seed N"),
     ):
         assert in_python(kept, rlvr.train) == kept
+    both = "rlvr eval --out wrote it; answers go to --out"
+    assert in_python(both, rlvr.train) == "rlvr eval --out wrote it; answers go to out="
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_an_error_stays_what_it_was(kind: type[rlvr.RlvrError]) -> None:
+    """Its text, its one argument and what another process reads of it are the same."""
+    error = kind("a", "b", "choose another --out")
+    with pytest.raises(kind) as caught, called(rlvr.train):
+        raise error
+
+    assert caught.value is error
+    assert str(error) == error.args[0] == str(pickle.loads(pickle.dumps(error)))
+    assert str(error) == "a\n  b\n  choose another out="
 
 
 @rlvr.reward
@@ -250,7 +275,7 @@ FINISHED = rlvr.FinishedRun(directory=Path("r"), steps=1, reports={}, best=None)
 
 
 DEEP: list[object] = []
-for _ in range(5000):
+for _ in range(100_000):
     DEEP = [DEEP]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 from argparse import ArgumentParser
 from typing import Any
@@ -71,7 +72,9 @@ def main(args: argparse.Namespace) -> int:
             say(f"rlvr: the plugin {name} is left out: {why}")
         for command, why in flagless.items():
             say(f"rlvr: the flags of {command.provider} {command.name} are left out: {why}")
-        print(script)
+        print(script, flush=True)
+        if watchdog.pipe is not None:
+            os.dup2(2, 1)  # what a plugin prints as the process ends is no part of it
         return ExitCode.DONE
 
     return with_plugins(work, limit_s=_IMPORT_S, forks=args.forks, given_up=hung.__setitem__)
@@ -144,8 +147,8 @@ def _name_parts(parser: ArgumentParser, host: PluginHost) -> None:
                     unnamed = action._ChoicesPseudoAction(name, (), "")
                     action._choices_actions.insert(0, unnamed)
                 _name_parts(below, host)
-        elif action.choices:
-            pass
+        elif action.choices:  # shtab quotes none of them
+            action.choices = [c for c in action.choices if re.fullmatch(r"[\w.+:/@%-]+", str(c))]
         elif action.dest == "plugin" and any(other.dest == "task" for other in parser._actions):
             action.choices = list(dict.fromkeys(n for t in tasks for n in (t.name, t.provider)))
         elif action.dest == "plugin":

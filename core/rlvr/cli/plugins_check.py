@@ -240,8 +240,7 @@ def _audit(
     try:
         with limit.on(part, asked, spec.target):
             ids = [problem.id for problem in offered.build(task).problems("all")]
-            report.audited[part] = len(judged := ids[: args.problems]), len(ids)
-            file, done, has_failed = _audited(task, spec, judged, offered, args, limit)
+            file, done, has_failed = _audited(task, spec, ids, offered, args, limit)
     except HungError as error:
         report.hang(part, asked, error, spec.target)
         return
@@ -251,6 +250,7 @@ def _audit(
     except Exception as error:  # the plugin border
         report.add_raised(part, f"{command} was to be run.", error, spec.target)
         return
+    report.audited[part] = len(done), len(ids)
     for name in done:
         record = file.problems[name]
         report.hold(part, "hold" if not record["reasons"] else "problem")
@@ -283,7 +283,7 @@ def _audited(
     task: TaskSpec, spec: PartSpec, ids: Sequence[str], offered: Offered, args: argparse.Namespace,
     limit: Deadline,
 ) -> tuple[AuditFile, list[str], bool]:  # fmt: skip
-    words = ["-q", "--task", task.full_name, "--only", json.dumps(ids)]
+    words = ["-q", "--task", task.full_name, "--only", json.dumps(ids[: args.problems])]
     words += ["--mutants", "5", "--repeats", "2"]
     if isinstance(spec, RewardSpec):
         words += ["--reward", spec.full_name]

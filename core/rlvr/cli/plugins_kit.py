@@ -213,6 +213,18 @@ def _warn_of_a_taken_name(spec: Any, host: PluginHost, report: Report) -> None:
         report.warn(named(spec), f"where these are installed, a command refuses it: {error}")
 
 
+def _warn_of_taken_commands(offered: Offered, report: Report) -> None:
+    from rlvr.cli.main import COMMANDS  # here: it imports the module of this command
+
+    top = [command for command in offered.host.commands() if command.is_top]
+    others = [command.name for command in top if command.provider != offered.plugin]
+    taken = {*COMMANDS, *(plugin.name for plugin in offered.host.plugins), *others}
+    for command in top:
+        if command.provider == offered.plugin and command.name in taken:
+            text = f"`rlvr {command.name}` is something else already: only `rlvr {offered.plugin} "
+            report.warn(named(command), f"{text}{command.name}` calls it")
+
+
 def _names(place: str) -> set[str]:
     return {*os.listdir(place)} if os.path.isdir(place) else set()
 
@@ -253,5 +265,6 @@ def run_kit(offered: Offered, parts: Sequence[PartSpec], report: Report, limit: 
     for spec in [*offered.host.algorithms(), *Registry(offered.host).parts()]:
         if spec.provider == offered.plugin:
             _warn_of_a_taken_name(spec, offered.host, report)
+    _warn_of_taken_commands(offered, report)
     if not report.findings:  # a new process is for what holds in one
         _run_anew(offered, parts, report, limit)

@@ -57,6 +57,8 @@ def main(args: argparse.Namespace) -> int:
     runs = dict(zip(_names(paths), [read_run(path) for path in paths], strict=True))
     curves = curves_of(runs)
     there = [(curve, found) for curve, found in curves if any(found.values())]
+    if args.out:
+        check_points(args.out, there)
     print_json(_as_json(runs, curves)) if args.json else print(_as_text(runs, curves, there))
     if args.out:
         draw_to(args.out, curves)
@@ -71,22 +73,25 @@ def curves_of(runs: Mapping[str, RunRecord]) -> Curves:
     ]
 
 
-def draw_to(out: str, curves: Curves) -> None:
+def check_points(out: str, curves: Curves) -> None:
     """
-    Draw the curves that have points, and say where.
+    Refuse a picture without a point.
 
     Raises:
-        ConfigError: There are none, or another command writes this file.
+        ConfigError: No run has a finite number of these metrics.
     """
-    curves = [(curve, found) for curve, found in curves if any(found.values())]
-    if not curves:
+    if not any(found for _, by_run in curves for found in by_run.values()):
         raise ConfigError(
             f"curves were to be drawn to {out}.",
-            "found: no metrics yet",
-            "wait for the first step of the run",
+            "found: no finite number in the metrics that are drawn",
+            "if a run has just begun, wait for the first step",
         )
+
+
+def draw_to(out: str, curves: Curves) -> None:
+    """Draw the curves that have points, and say where."""
     with writing_to(out):
-        draw(Path(out), curves)
+        draw(Path(out), [(curve, found) for curve, found in curves if any(found.values())])
     say(f"drawn: {out}")
 
 

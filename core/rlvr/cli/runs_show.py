@@ -8,7 +8,7 @@ from typing import Any
 
 from rlvr.cli.options import add_json_flag
 from rlvr.cli.output import number, print_json, table
-from rlvr.cli.runs_compare import curves_of, draw_to
+from rlvr.cli.runs_compare import check_points, curves_of, draw_to
 from rlvr.errors import ExitCode
 from rlvr.evaluation.plot import check_drawable
 from rlvr.install import rlvr_command
@@ -39,8 +39,10 @@ def main(args: argparse.Namespace) -> int:
         PrerequisiteError: matplotlib is not installed.
     """
     run = read_run(locate(args.run))
+    curves = curves_of({run.id: run})
     if args.out:
         check_drawable(Path(args.out))
+        check_points(args.out, curves)
     reports = recorded_reports(run.evaluations)
     step = best_step(reports)
     found = None if step is None else best(step, reports[step], run.path)
@@ -52,7 +54,7 @@ def main(args: argparse.Namespace) -> int:
     else:
         _print_text(run, found)
     if args.out:
-        draw_to(args.out, curves_of({run.id: run}))
+        draw_to(args.out, curves)
     return ExitCode.DONE
 
 

@@ -33,8 +33,12 @@ from rlvr.types import EvalReport
 __all__ = ["FinishedRun", "train"]
 
 Options = Mapping[str, Any]
-_PROSE = "(?:and|away|can|is|or|out|too|was|whose)"
-_FLAGS = re.compile(rf"\S*\brlvr [a-z].*|(?<![\w-])--([a-z][a-z-]*)\b(?: (?!{_PROSE}\b|\())?")
+_COMMAND = r"\S*\b(?:rlvr'?|docker|pip|vllm|usage:) [a-z][^;\n]*"
+_PROSE = "again|and|away|can|in|is|or|out|that|too|was|when|which|whose|with"
+_FLAGS = re.compile(
+    rf"{_COMMAND}|(?<![^\s(])--([a-z][a-z-]*)(?=$|[\s,;:)]|\.(?:\s|$))(?: (?!(?:{_PROSE})\b|\())?",
+    re.M,
+)
 """Commands, which stay as they are, and flags, with the space before a value."""
 _OTHER_NAMES = {"run": "model", "callback": "callbacks"}
 _NAMES = "parts go by name: `rlvr plugins new` writes a package that gives yours one"
@@ -162,7 +166,11 @@ def called(function: Callable[..., Any]) -> Iterator[None]:
         try:
             yield
         except RlvrError as error:
-            error.args = (in_python(str(error), function),)
+            text = in_python(before := str(error), function)
+            if text != before:
+                error.args = (text,)
+                if isinstance(error, ImportError):  # which says this instead
+                    error.msg = text
             raise
         except OSError as error:
             if (refusal := refused(error)) is not None:

@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, overload
 
+from numpy.typing import NDArray
+
 from rlvr.parts.advantage import Advantage
 from rlvr.parts.loss import Loss
 from rlvr.parts.needs import Needs
@@ -15,9 +17,12 @@ from rlvr.types import Datum, Outcome, Problem, ScoredGroup, Trajectory
 __all__ = ["advantage", "loss", "reward"]
 
 _Judge: TypeAlias = Callable[[Problem, Trajectory], Outcome | Awaitable[Outcome]]
-_Credit: TypeAlias = Callable[[Sequence[ScoredGroup]], Sequence[Sequence[float | None]]]
+_Credit: TypeAlias = Callable[
+    [Sequence[ScoredGroup]],
+    Sequence[Sequence[float | None]] | Sequence[NDArray[Any]] | NDArray[Any],
+]
 _Objective: TypeAlias = Callable[
-    [Sequence[Datum], Sequence[Any], Mapping[str, Sequence[Any]]], tuple[Any, dict[str, float]]
+    [Sequence[Datum], Sequence[Any], Mapping[str, Sequence[Any]]], tuple[Any, Mapping[str, float]]
 ]
 
 _TRUTH = "True or False"

@@ -268,7 +268,7 @@ class TaskContract(TaskAbilities, Contract):
 
     @on_open("make_task")
     async def test_few_references_are_right_elsewhere(self, task: Task) -> None:
-        """That most are right as answers to another problem breaks no promise: it is a warning."""
+        """That all are right as answers to another problem breaks no promise: it is a warning."""
         await self._warn_of_form_alone(task)
 
     # --- helpers --------------------------------------------------------------------------------

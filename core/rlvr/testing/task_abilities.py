@@ -138,8 +138,8 @@ class TaskAbilities:
 
     async def _warn_of_form_alone(self, task: Task) -> None:
         """Judge the references as answers to other problems."""
-        problems = islice(task.problems("all"), self.max_judged)
-        found = [(p, answer) for p in problems if (answer := reference_of(task, p)) is not None]
+        every = ((p, answer) for p in task.problems("all") if (answer := reference_of(task, p)))
+        found = [case for case in islice(every, self.max_judged) if not case[1].notes]
         taken, judged = [], 0
         for (one, own), (other, answer) in zip(found, found[1:] + found[:1], strict=True):
             if (own.completions, own.files) == (answer.completions, answer.files):
@@ -149,12 +149,12 @@ class TaskAbilities:
                 judged += isinstance(outcome, Reward)
                 if getattr(outcome, "score01", 0.0) == 1.0:
                     taken.append(f"that of {other.id!r} for {one.id!r}")
-        if judged < 2:
-            pytest.skip("no two problems whose references differ and are judged")
-        if len(taken) >= judged / 2:
+        if judged < 3:
+            pytest.skip("no three problems whose references differ and are judged")
+        if len(taken) == judged:
             warnings.warn(
-                f"{len(taken)} of {judged} references are judged right as answers to another "
-                f"problem, such as {taken[0]}: does the reward look at more than their form?",
+                f"{judged} of {judged} references are judged right as answers to another problem, "
+                f"such as {taken[0]}: if they are wrong there, the reward looks at form alone",
                 KitWarning,
                 stacklevel=2,
             )

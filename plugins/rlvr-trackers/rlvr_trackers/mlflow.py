@@ -8,7 +8,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -57,19 +57,17 @@ class MLflow(Tracker):
         if not local:
             return self._begin(uri, run, config, known)
         if self._is_folder:
-            above = Path(
-                import_module("mlflow.utils.file_utils").local_file_uri_to_path(uri)
-            ).parent
-            above.mkdir(parents=True, exist_ok=True)
+            store = Path(import_module("mlflow.utils.file_utils").local_file_uri_to_path(uri))
+            above = next(folder for folder in store.parents if folder.is_dir())
         else:
             above = writable(Path(_url(uri).database).parent)
-        folder = os.open(above, os.O_RDONLY)
-        try:  # MLflow makes the tables of a new place: two processes at once fail, or break it
-            with suppress(OSError):  # a file system without locks
+        with ExitStack() as stack:
+            # MLflow makes the tables of a new place: two processes at once fail, or break it
+            with suppress(OSError):  # no locks there, or nobody may list it
+                folder = os.open(above, os.O_RDONLY)
+                stack.callback(os.close, folder)
                 fcntl.flock(folder, fcntl.LOCK_EX)
             return self._begin(uri, run, config, known)
-        finally:
-            os.close(folder)
 
     def _begin(self, uri: str, run: RunInfo, config: Mapping[str, Any], known: str) -> str:
         options = self.options
