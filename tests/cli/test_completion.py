@@ -171,7 +171,7 @@ def test_commands_of_one_name_are_completed_as_they_are_called(plugin_site):
 
 
 COMMANDS_OF_MINE = """
-    import argparse, os, sys
+    import argparse, atexit, os, sys
     from rlvr import CommandSpec, hookimpl
 
     RLVR_API = 1
@@ -188,7 +188,7 @@ COMMANDS_OF_MINE = """
         parser = argparse.ArgumentParser(parents=[before])
         parser.add_argument("--at", metavar="HOST:PORT")
         verbs = parser.add_subparsers(required=True)
-        verbs.add_parser("show").add_argument("--level", choices=("low", "high"))
+        verbs.add_parser("show").add_argument("--level", choices=("low", "high", "$(id)", "it's"))
         verbs.add_parser("write").add_argument("--force", action="store_true")
         parser.parse_args(argv)
 
@@ -196,6 +196,7 @@ COMMANDS_OF_MINE = """
         print("PRINTED")
         os.system("echo PRINTED")
         sys.__stdout__.write("PRINTED")
+        atexit.register(print, "PRINTED")
 
     def fails(argv):
         print("PRINTED")

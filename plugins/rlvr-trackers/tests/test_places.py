@@ -127,6 +127,21 @@ def test_runs_that_begin_at_once_make_the_tables_of_mlflow_one_after_the_other(
     assert _Client.most_at_work == 1
 
 
+def test_mlflow_begins_where_no_lock_can_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder above the store may be another's, who lets nobody list it."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr("rlvr_trackers.mlflow.os", SimpleNamespace(**{**vars(os), "open": refuse}))
+    tracker = _FakeMLflow(f"file:{tmp_path}/new/deep/store")
+
+    assert tracker.start(run_in(tmp_path), {}, "")
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_relative_place_is_that_of_the_first_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
