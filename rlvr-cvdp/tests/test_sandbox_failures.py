@@ -24,6 +24,8 @@ from docker.errors import NotFound
 from rlvr import PrerequisiteError, RlvrError, Trajectory, VerifierError
 from rlvr_cvdp.images.daemon import docker_client
 from rlvr_cvdp.sandbox.docker import LABEL, owner_prefix, sweep_containers
+from rlvr_cvdp.sandbox.folders.root import make_slot_folder
+from rlvr_cvdp.sandbox.worker import Worker
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("simulator")]
 
@@ -231,3 +233,33 @@ def test_a_docker_daemon_that_stops_in_the_middle_is_no_verdict(
     assert set(seen) <= {VerifierError, PrerequisiteError}
     with docker_client() as client:
         client.api.remove_container(left, force=True)
+
+
+@pytest.mark.parametrize("turns", range(8))
+@pytest.mark.parametrize("said", [b"", b"ready"])
+def test_a_start_that_is_cancelled_keeps_no_connection(turns, said, tmp_path):
+    """At whatever moment: the worker that called is hung up on, and no socket stays open."""
+    folder = tmp_path / "slot"
+    make_slot_folder(folder)
+
+    async def start(caller):
+        worker = Worker(folder, None, on_close=lambda: None)
+        process = SimpleNamespace(ended=asyncio.Event().wait, kill=partial(asyncio.sleep, 0))
+        attaching = asyncio.create_task(worker.attach(process))
+        await asyncio.sleep(0)
+        caller.connect(str(folder / "control" / "socket"))
+        caller.sendall(said)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        if not attaching.done():
+            attaching.cancel()
+        await asyncio.gather(attaching, return_exceptions=True)
+        await worker.close()
+
+    with warnings.catch_warnings(), socket.socket(socket.AF_UNIX) as caller:
+        warnings.simplefilter("error")
+        asyncio.run(start(caller))
+        gc.collect()
+        caller.settimeout(5)
+        with suppress(ConnectionResetError):
+            assert caller.recv(100) == b""

@@ -67,7 +67,7 @@ class Worker:
                 {accepting, ended}, timeout=_START_S, return_when=asyncio.FIRST_COMPLETED
             )
             if accepting.done():
-                self._control = accepting.result()
+                accepting.result()
                 self.is_usable = True
                 return
             words = ended.result() if ended.done() else "it said nothing"
@@ -76,19 +76,25 @@ class Worker:
             for task in (ended, accepting):
                 task.cancel()
             await asyncio.gather(ended, accepting, return_exceptions=True)
-            if self._control is None:
+            if not self.is_usable:
                 await self.close()
 
-    async def _accept(self) -> socket.socket:
+    async def _accept(self) -> None:
+        """Own the connection from the moment it is made: this may be cancelled at any other."""
         loop = asyncio.get_running_loop()
-        control, _ = await loop.sock_accept(self._listener)
-        control.setblocking(False)
+        called = asyncio.Event()
+        loop.add_reader(self._listener, called.set)
+        try:
+            await called.wait()
+        finally:
+            loop.remove_reader(self._listener)
+        self._control, _ = self._listener.accept()
+        self._control.setblocking(False)
         (self.folder / "control" / "socket").unlink(missing_ok=True)
         self._listener.close()
-        line = await loop.sock_recv(control, 4096)
+        line = await loop.sock_recv(self._control, 4096)
         if b"ready" not in line:
             raise VerifierError("a sandbox could not start: its worker went away")
-        return control
 
     async def run(
         self,
