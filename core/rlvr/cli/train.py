@@ -34,12 +34,14 @@ __all__ = ["FinishedRun", "train"]
 
 Options = Mapping[str, Any]
 _COMMAND = r"\S*\b(?:rlvr'?|docker|pip|vllm|usage:) [a-z][^;\n]*"
+"""A command, to the end of its clause: its flags stay."""
 _PROSE = "again|and|away|can|in|is|or|out|that|too|was|when|which|whose|with"
+"""Words that stand behind a flag and are no value of it."""
 _FLAGS = re.compile(
     rf"{_COMMAND}|(?<![^\s(])--([a-z][a-z-]*)(?=$|[\s,;:)]|\.(?:\s|$))(?: (?!(?:{_PROSE})\b|\())?",
     re.M,
 )
-"""Commands, which stay as they are, and flags, with the space before a value."""
+"""Commands, and flags with the space before their value."""
 _OTHER_NAMES = {"run": "model", "callback": "callbacks"}
 _NAMES = "parts go by name: `rlvr plugins new` writes a package that gives yours one"
 

@@ -126,7 +126,9 @@ class CheckpointerContract(Contract):
                     child = os.fork()
                 if child == 0:
                     try:
-                        os.environ["TMPDIR"] = tempfile.tempdir = temporary  # it may remove nothing
+                        os.environ["TMPDIR"] = tempfile.tempdir = (
+                            temporary  # a killed one removes none
+                        )
                         _die_within_file(number)
                         self._save(tmp_path, 2, STATE, TinyBackend(seed=2))
                     finally:

@@ -138,8 +138,10 @@ class TaskAbilities:
 
     async def _warn_of_form_alone(self, task: Task) -> None:
         """Judge the references as answers to other problems."""
-        every = ((p, answer) for p in task.problems("all") if (answer := reference_of(task, p)))
-        found = [case for case in islice(every, self.max_judged) if not case[1].notes]
+        every = ((p, reference_of(task, p)) for p in task.problems("all"))
+        held = ((p, answer) for p, answer in every if answer is not None)
+        # what an episode noted is of its own problem
+        found = [(p, answer) for p, answer in islice(held, self.max_judged) if not answer.notes]
         taken, judged = [], 0
         for (one, own), (other, answer) in zip(found, found[1:] + found[:1], strict=True):
             if (own.completions, own.files) == (answer.completions, answer.files):
